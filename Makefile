@@ -1,0 +1,39 @@
+# Every target does all of its own set-up in .venv; a fresh machine needs only Python 3.10+ and make.
+PYTHON ?= python3
+BIN = .venv/bin
+
+.PHONY: demo test lint bench docs clean
+.DEFAULT_GOAL := test
+
+.venv/pip: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	@touch $@
+
+.venv/demo: .venv/pip
+	$(BIN)/python -m pip install --quiet -e ".[bench]"
+	@touch $@
+
+.venv/test: .venv/pip
+	$(BIN)/python -m pip install --quiet -e ".[test]"
+	@touch $@ .venv/demo
+
+.venv/peers: .venv/pip
+	$(BIN)/python -m pip install --quiet -e ".[peers]"
+	@touch $@ .venv/demo
+
+demo: .venv/demo
+	$(BIN)/torchtally bench
+
+test: .venv/test
+	$(BIN)/python -m pytest
+
+lint: .venv/test
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: .venv/peers
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv

@@ -1,0 +1,5 @@
+"""Find what makes the host wait for the device: see the guide in docs/."""
+
+from .stall import Report, Site, Stall
+
+__all__ = ["Report", "Site", "Stall"]

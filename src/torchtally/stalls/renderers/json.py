@@ -1,0 +1,53 @@
+"""A report as JSON: the schema of docs/json.md."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import orjson
+
+from ..stall import Report, Site, group
+
+
+def version_of_torchtally() -> str:
+    try:
+        return version("torchtally")
+    except PackageNotFoundError:  # run from a source tree
+        return "0"
+
+
+def site(s: Site | None) -> dict[str, Any] | None:
+    return None if s is None else {"file": s.file, "line": s.line, "function": s.function, "code": s.code}
+
+
+def as_dict(report: Report) -> dict[str, Any]:
+    """The report in plain Python values, stalls grouped by site."""
+    return {
+        "tool": report.tool,
+        "version": version_of_torchtally(),
+        "source": report.source,
+        "steps": report.steps,
+        "stalls": [
+            {
+                "kind": g.kind,
+                "operator": g.operator,
+                "site": site(g.site),
+                "inner": site(g.inner),
+                "metric": g.metric,
+                "region": g.region,
+                "count": g.count,
+                "per_step": g.per_step,
+                "host_wait_us": g.host_wait_us,
+                "device_idle_us": g.device_idle_us,
+                "inferred": g.inferred,
+                "remedy": g.remedy,
+            }
+            for g in group(report.stalls, report.steps)
+        ],
+        "notes": list(report.notes),
+    }
+
+
+def render(report: Report) -> bytes:
+    return orjson.dumps(as_dict(report), option=orjson.OPT_INDENT_2)
