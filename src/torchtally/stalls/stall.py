@@ -81,7 +81,8 @@ class Report:
     """What one run or trace showed: the input of every renderer and of `torchtally diff`.
 
     `steps` is None where none were marked. Over several ranks, `steps` and `duration_us` (the time of the steps, or of the run where there
-    are none) are sums over ranks, so that counts per step and shares of time stay right.
+    are none) are sums over ranks, so that counts per step and shares of time stay right. `predicted` names the device whose times a cost
+    model predicted; None where times were measured, or are unknown.
     """
 
     tool: str
@@ -91,6 +92,7 @@ class Report:
     notes: tuple[str, ...] = field(default=())
     duration_us: float | None = None
     gains: tuple[Gain, ...] = ()
+    predicted: str | None = None
 
 
 def total(values: list[float | None]) -> float | None:

@@ -29,6 +29,7 @@ def as_dict(report: Report) -> dict[str, Any]:
         "source": report.source,
         "steps": report.steps,
         "duration_us": report.duration_us,
+        "predicted": report.predicted,
         "stalls": [
             {
                 "kind": g.kind,
