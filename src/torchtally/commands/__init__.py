@@ -30,7 +30,9 @@ class LazyGroup(TyperGroup):
         return typer.main.get_command(app)
 
 
-app = typer.Typer(cls=LazyGroup, add_completion=False, no_args_is_help=True, help="Metrics that never wait for the GPU, and what does wait.")
+app = typer.Typer(
+    cls=LazyGroup, add_completion=False, no_args_is_help=True, help="Metrics that never wait for the GPU, and what does wait."
+)
 
 
 @app.callback()

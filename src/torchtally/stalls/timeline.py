@@ -147,7 +147,9 @@ class Timeline:
     @property
     def end_us(self) -> float:
         """When the last record ends: the length of the run."""
-        return max((float(s.end_us.max()) for s in (self.calls, self.operators, self.frames, self.regions, self.work) if len(s)), default=0.0)
+        return max(
+            (float(s.end_us.max()) for s in (self.calls, self.operators, self.frames, self.regions, self.work) if len(s)), default=0.0
+        )
 
     def name(self, index: int) -> str:
         return "" if index < 0 else self.names[index]
@@ -190,9 +192,19 @@ class Draft:
         return _append(self.calls, start_us, end_us, self.text(name), lane, kind, link, external)
 
     def operator(
-        self, name: str, lane: int, start_us: float, end_us: float, external: int = -1, sequence: int = -1, backward: bool = False, stack: str = ""
+        self,
+        name: str,
+        lane: int,
+        start_us: float,
+        end_us: float,
+        external: int = -1,
+        sequence: int = -1,
+        backward: bool = False,
+        stack: str = "",
     ) -> int:
-        return _append(self.operators, start_us, end_us, self.text(name), lane, external, sequence, backward, self.text(stack) if stack else -1)
+        return _append(
+            self.operators, start_us, end_us, self.text(name), lane, external, sequence, backward, self.text(stack) if stack else -1
+        )
 
     def frame(self, name: str, lane: int, start_us: float, end_us: float, called_from: str = "") -> int:
         return _append(self.frames, start_us, end_us, self.text(name), lane, self.text(called_from) if called_from else -1)
@@ -242,7 +254,10 @@ def _append(columns: dict[str, array[Any]], *row: float) -> int:
 
 
 def _finish(columns: dict[str, array[Any]]) -> dict[str, NDArray[Any]]:
-    found = {name: np.frombuffer(column, dtype=column.typecode) if len(column) else np.empty(0, column.typecode) for name, column in columns.items()}
+    found = {
+        name: np.frombuffer(column, dtype=column.typecode) if len(column) else np.empty(0, column.typecode)
+        for name, column in columns.items()
+    }
     start, end = found["start_us"], found["end_us"]
     if len(start) and (np.any(start[1:] < start[:-1]) or np.any((start[1:] == start[:-1]) & (end[1:] > end[:-1]))):
         order = np.lexsort((-end, start))
