@@ -77,18 +77,19 @@ class Recorder:
         if self._paused:
             return
         blame = self._blamer(sys._getframe(1))
+        region = REGIONS.innermost()
         inferred = False
         if blame.backward:
             node = torch._C._current_autograd_node()
             forward = self._remembered.get(node._sequence_nr()) if node is not None else None
             inferred = forward is None
             blame = forward or blame
-            if node is not None:
-                operator = f"{operator} in {node.name()}"
+            if region is None and node is not None:
+                region = f"backward: {node.name()}"
         else:
             self._remember(blame)
         start_us = (time.perf_counter() - self._began) * 1e6
-        self._waits.append(_Wait(row, operator, blame, REGIONS.innermost(), self._log.turn, start_us, inferred, threading.current_thread().name))
+        self._waits.append(_Wait(row, operator, blame, region, self._log.turn, start_us, inferred, threading.current_thread().name))
 
     def remember(self, node: torch.autograd.graph.Node | None = None) -> None:
         """Keep the line that is running now for an autograd node whose backward may wait: the node just made, where none is given.

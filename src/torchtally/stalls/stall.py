@@ -29,7 +29,9 @@ class Stall:
     """The host waiting for the device once, or a copy that makes it wait once.
 
     `site` is the innermost line that is the user's own; `inner` the innermost line at all (the same where the user's own line waits).
-    `step` counts from 0; None is outside the steps, or no steps known. Times are microseconds since the start of the run; None is unknown.
+    `step` counts from 0; None is outside the steps, or no steps known.
+    Times are microseconds since the start of the run; None is unknown. `host_wait_us` is how long the host was blocked, `device_idle_us`
+    how long the device had nothing to do because of it, `launch_lag_us` the time from the end of the wait to the device's next work.
     """
 
     kind: Kind
@@ -42,6 +44,7 @@ class Stall:
     start_us: float | None = None
     host_wait_us: float | None = None
     device_idle_us: float | None = None
+    launch_lag_us: float | None = None
     inferred: bool = False
     remedy: str = ""
     rank: int = 0
@@ -67,14 +70,31 @@ class StallGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class Gain:
+    """What the run would save if a set of stalls went. The run is replayed without them: removing one wait often only moves it to the next."""
+
+    what: str
+    stalls: int
+    saved_us: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
-    """What one run or trace showed: the input of every renderer and of `torchtally diff`. `steps` is None where none were marked."""
+    """What one run or trace showed: the input of every renderer and of `torchtally diff`.
+
+    `steps` is None where none were marked. Over several ranks, `steps` and `duration_us` (the time of the steps, or of the run where there
+    are none) are sums over ranks, so that counts per step and shares of time stay right. `predicted` names the device whose times a cost
+    model predicted; None where times were measured, or are unknown.
+    """
 
     tool: str
     source: str
     steps: int | None
     stalls: tuple[Stall, ...]
     notes: tuple[str, ...] = field(default=())
+    duration_us: float | None = None
+    gains: tuple[Gain, ...] = ()
+    predicted: str | None = None
 
 
 def total(values: list[float | None]) -> float | None:

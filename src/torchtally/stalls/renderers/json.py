@@ -28,6 +28,8 @@ def as_dict(report: Report) -> dict[str, Any]:
         "version": version_of_torchtally(),
         "source": report.source,
         "steps": report.steps,
+        "duration_us": report.duration_us,
+        "predicted": report.predicted,
         "stalls": [
             {
                 "kind": g.kind,
@@ -45,6 +47,7 @@ def as_dict(report: Report) -> dict[str, Any]:
             }
             for g in group(report.stalls, report.steps)
         ],
+        "gains": [{"what": g.what, "stalls": g.stalls, "saved_us": g.saved_us} for g in report.gains],
         "notes": list(report.notes),
     }
 
