@@ -262,3 +262,11 @@ def test_without_a_gpu_the_way_out_is_named(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(TallyError, match="pretend_cuda"), watch():
         pass
+
+
+def test_every_source_leaves_allowed_regions_out():
+    recorder = Recorder()
+    with allow():
+        recorder(live.UNNAMED, "aten::item")
+    recorder(live.UNNAMED, "aten::item")
+    assert len(recorder.stalls) == 1

@@ -2,6 +2,7 @@
 
 from .allowing import allow
 from .sources.live import watch
+from .sources.trace import read_trace, read_traces
 from .stall import Report, Site, Stall
 
-__all__ = ["Report", "Site", "Stall", "allow", "watch"]
+__all__ = ["Report", "Site", "Stall", "allow", "read_trace", "read_traces", "watch"]

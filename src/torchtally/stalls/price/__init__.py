@@ -3,10 +3,11 @@
 from .clocks import Clocks, Latencies, Loader, Span, Task, Wait
 from .host import HostSpeed, calibrate
 from .meter import Mark, Meter, Seen, Tariff, play
-from .prices import Constant, Pace, Price, names, price
+from .prices import PACES, Constant, Pace, Price, names, price
 from .work import Work, work_of
 
 __all__ = [
+    "PACES",
     "Clocks",
     "Constant",
     "HostSpeed",
