@@ -11,7 +11,9 @@ from typer.core import TyperGroup
 
 from ..errors import TallyError
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "diff": "Compare two reports: which stalls appeared, went or changed.",
+}
 """Subcommand → what it does; its file here has the same name. Files are imported only when their command is called or helped with."""
 
 
@@ -30,9 +32,7 @@ class LazyGroup(TyperGroup):
         return typer.main.get_command(app)
 
 
-app = typer.Typer(
-    cls=LazyGroup, add_completion=False, no_args_is_help=True, help="Metrics that never wait for the GPU, and what does wait."
-)
+app = typer.Typer(cls=LazyGroup, add_completion=False, no_args_is_help=True, help="Metrics that never wait for the GPU, and what does wait.")
 
 
 @app.callback()

@@ -2,15 +2,166 @@
 
 from __future__ import annotations
 
+import linecache
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from .allowing import allowed
+from .blame import REGIONS, Blame, Blamer, Line
 from .catalogue import Row
-from .stall import Stall
+from .ownership import Ownership
+from .stall import Report, Site, Stall
+from .steps import StepLog
+from .watching import StepWatch
+
+_MOST_REMEMBERED = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """One wait as it was noted, cheap to make: lines become sites, and turns steps, when stalls are asked for."""
+
+    row: Row
+    operator: str
+    blame: Blame
+    region: str | None
+    turn: int
+    start_us: float
+    inferred: bool
+    thread: str
 
 
 class Recorder:
-    """Collects stalls. A source calls it with the row of the catalogue and the operator, once per wait, on the thread that waits."""
+    """Collects stalls. A source calls it with the row of the catalogue and the operator, once per wait, on the thread that waits.
 
-    def __init__(self) -> None:
-        self.stalls: list[Stall] = []
+    Enter it around the program: regions and steps are only learnt inside. `own` and `libraries` name packages or paths whose lines are,
+    or are not, the user's own where the rules say otherwise. `limit` ends the program with EnoughSteps after that many steps.
+    """
+
+    def __init__(self, *, own: Sequence[str] = (), libraries: Sequence[str] = (), limit: int | None = None, on_step: Any = None) -> None:
+        self.notes: list[str] = []
+        self.device_work = False
+        """Set by the source at the first work for the device."""
+        self._ownership = Ownership(own, libraries)
+        self._blamer = Blamer(self._ownership)
+        self._log = StepLog()
+        self._watch = StepWatch(self._log, self._ownership, limit, on_step)
+        self._waits: list[_Wait] = []
+        self._remembered: dict[int, Blame] = {}
+        self._entered = 0
+        self._paused = 0
+        self._began = time.perf_counter()
+
+    def __enter__(self) -> Recorder:
+        if not self._entered:
+            REGIONS.attach()
+            self._watch.__enter__()
+        self._entered += 1
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._entered -= 1
+        if not self._entered:
+            self._watch.__exit__(kind, error, trace)
+            REGIONS.detach()
 
     def __call__(self, row: Row, operator: str) -> None:
-        self.stalls.append(Stall(kind=row.kind, operator=operator, remedy=row.remedy))
+        self.device_work = True
+        if self._paused or allowed(threading.get_ident()):
+            return
+        blame = self._blamer(sys._getframe(1))
+        region = REGIONS.innermost()
+        inferred = False
+        if blame.backward:
+            node = torch._C._current_autograd_node()
+            forward = self._remembered.get(node._sequence_nr()) if node is not None else None
+            inferred = forward is None
+            blame = forward or blame
+            if region is None and node is not None:
+                region = f"backward: {node.name()}"
+        else:
+            self._remember(blame)
+        start_us = (time.perf_counter() - self._began) * 1e6
+        self._waits.append(_Wait(row, operator, blame, region, self._log.turn, start_us, inferred, threading.current_thread().name))
+
+    def remember(self, node: torch.autograd.graph.Node | None = None) -> None:
+        """Keep the line that is running now for an autograd node whose backward may wait: the node just made, where none is given.
+
+        Call it where an operator's forward runs. Operators that wait in their forward are remembered without.
+        """
+        self._remember(self._blamer(sys._getframe(1)), node)
+
+    def _remember(self, blame: Blame, node: Any = None) -> None:
+        if node is None and not torch.is_grad_enabled():
+            return
+        if len(self._remembered) >= _MOST_REMEMBERED:
+            self._remembered.clear()
+        # a node takes its number before its operator runs, so the last number given is its own. What reads a value makes no node: the first to come stays
+        number = torch._C._autograd._get_sequence_nr() - 1 if node is None else node._sequence_nr()
+        self._remembered.setdefault(number, blame)
+
+    def step(self) -> None:
+        """A step of the program ends here. Once called, optimisers and loaders no longer count."""
+        self._watch.marked()
+
+    def note(self, text: str) -> None:
+        """What a reader must know, said once however often it happens."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave out what waits inside."""
+        self._paused += 1
+        try:
+            yield
+        finally:
+            self._paused -= 1
+
+    @property
+    def steps(self) -> int | None:
+        """Steps made so far; None where nothing tells steps apart."""
+        return len(self._log.table().starts) or None
+
+    @property
+    def stalls(self) -> list[Stall]:
+        """What was found so far, in order."""
+        table = self._log.table()
+        sites: dict[Line, Site] = {}
+        return [
+            Stall(
+                kind=w.row.kind,
+                operator=w.operator,
+                site=_site(w.blame.own, sites),
+                inner=_site(w.blame.inner, sites),
+                metric=w.blame.metric,
+                region=w.region,
+                step=table.step_of(w.turn, w.blame.chain),
+                start_us=w.start_us,
+                inferred=w.inferred,
+                remedy=w.row.remedy,
+                thread=w.thread,
+            )
+            for w in self._waits
+        ]
+
+    def report(self, source: str, tool: str = "check") -> Report:
+        """Everything so far, for renderers."""
+        return Report(tool=tool, source=source, steps=self.steps, stalls=tuple(self.stalls), notes=tuple(self.notes))
+
+
+def _site(line: Line | None, known: dict[Line, Site]) -> Site | None:
+    if line is None:
+        return None
+    if line not in known:
+        code, number = line
+        known[line] = Site(code.co_filename, number, code.co_name, linecache.getline(code.co_filename, number).strip())
+    return known[line]

@@ -28,6 +28,7 @@ class Stall:
     """The host waiting for the device once, or a copy that makes it wait once.
 
     `site` is the innermost line that is the user's own; `inner` the innermost line at all (the same where the user's own line waits).
+    `step` counts from 0; None is outside the steps, or no steps known.
     Times are microseconds since the start of the run; None is unknown. `host_wait_us` is how long the host was blocked, `device_idle_us`
     how long the device had nothing to do because of it, `launch_lag_us` the time from the end of the wait to the device's next work.
     """
@@ -102,7 +103,12 @@ def total(values: list[float | None]) -> float | None:
 
 
 def group(stalls: tuple[Stall, ...], steps: int | None) -> list[StallGroup]:
-    """Stalls by site, kind, operator, metric and region, the most frequent first."""
+    """Stalls by site, kind, operator, metric and region, the most frequent first.
+
+    `steps` is the sum over ranks, so `per_step` is that of the average rank. Where any stall knows its step, those that know none happened outside the steps
+    (setting up, after the last step) and do not count.
+    """
+    marked = any(s.step is not None for s in stalls)
     groups: dict[tuple[object, ...], list[Stall]] = {}
     for s in stalls:
         groups.setdefault((s.kind, s.operator, s.site, s.inner, s.metric, s.region), []).append(s)
@@ -118,7 +124,7 @@ def group(stalls: tuple[Stall, ...], steps: int | None) -> list[StallGroup]:
                 metric=s.metric,
                 region=s.region,
                 count=len(members),
-                per_step=len(members) / steps if steps else None,
+                per_step=sum(m.step is not None or not marked for m in members) / steps if steps else None,
                 host_wait_us=total([m.host_wait_us for m in members]),
                 device_idle_us=total([m.device_idle_us for m in members]),
                 inferred=any(m.inferred for m in members),

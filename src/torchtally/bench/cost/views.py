@@ -1,0 +1,65 @@
+"""A prediction in the forms that renderers show: a report, and a timeline of a few steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from ...stalls.price import Loader, Tariff, Wait
+from ...stalls.stall import Gain, Report, Site, Stall
+from ...stalls.timeline import CallKind, Draft, Timeline, WorkKind
+from .prediction import Prediction
+from .simulation import SETTLE, simulate
+
+BUS = {"pinned": WorkKind.PINNED_TO_DEVICE, "pageable": WorkKind.PAGEABLE_TO_DEVICE, "to_host": WorkKind.DEVICE_TO_PINNED}
+
+
+def report(prediction: Prediction, tool: str, source: str) -> Report:
+    """The typical run's stalls with their times, and what a run of its length would gain without them."""
+    p = prediction
+    stalls = tuple(stall(w) for w in p.clocks.waits)
+    gains = [Gain("all waits", len(stalls), (p.step_ms - p.without_waits_ms) * 1000 * p.steps)] if stalls else []
+    for w in p.waiting:
+        gains.append(Gain(f"{w.operator} at {w.site}" if w.site else w.operator, round(w.per_step * p.steps), w.saved_us * p.steps))
+    return Report(tool, source, p.steps, stalls, notes=(p.note(),), duration_us=p.step_ms * 1000 * p.steps, gains=tuple(gains), predicted=p.price.name)
+
+
+def stall(wait: Wait) -> Stall:
+    """A wait as a stall. A tag that is one already keeps its kind, site, metric and remedy; a row of the catalogue gives kind and remedy."""
+    note = wait.task.note
+    tag, site = getattr(note, "tag", None), getattr(note, "site", None)
+    if not isinstance(tag, Stall):
+        kind: Any = getattr(tag, "kind", "synchronize" if wait.task.operator == "synchronize" else "read")
+        tag = Stall(kind, wait.task.operator, site, site, remedy=getattr(tag, "remedy", ""))
+    return replace(tag, step=wait.step, start_us=wait.start_us, host_wait_us=wait.end_us - wait.start_us, device_idle_us=wait.idle_us)
+
+
+def timeline(prediction: Prediction, source: str, steps: int = 3) -> Timeline:
+    """A few steps of the typical run in its steady state, as a trace of them would read."""
+    p = prediction
+    tariff = Tariff(p.price, p.speed)
+    loader = Loader(p.loader_us[1]) if p.loader_us else None
+    clocks = simulate(p.recording, tariff, steps, loader, keep=True)[1]
+    draft = Draft(source)
+    draft.devices = (p.price.name,)
+    draft.notes.append(p.note())
+    main = draft.lane("host (predicted)")
+    bounds = clocks.steps[SETTLE - 1 :]
+    for number, (start, end) in enumerate(pairwise(bounds)):
+        draft.step(number, start, end)
+    for span in clocks.host:
+        if span.start_us >= bounds[0]:
+            draft.operator(span.operator, main, span.start_us, span.end_us)
+    for link, span in enumerate(clocks.device):
+        if span.end_us >= bounds[0]:
+            lane = draft.lane(f"stream {span.stream} (predicted)", device=0, stream=span.stream)
+            draft.work(span.operator, lane, span.start_us, span.end_us, WorkKind.KERNEL, link)
+    for wait in clocks.waits:
+        draft.call("cudaStreamSynchronize", main, wait.start_us, wait.end_us, CallKind.STREAM_SYNC)
+    return draft.timeline()
+
+
+def blame(site: Site | None) -> str:
+    """A site as people read it."""
+    return "" if site is None else f"{site} {site.code}".rstrip()

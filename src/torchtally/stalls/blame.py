@@ -1,0 +1,202 @@
+"""Which line, metric and region of the running program a wait is blamed on, from the frames that are on the stack while it waits."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+from .ownership import Owner, Ownership
+
+Line = tuple[CodeType, int]
+"""A line of running code: cheap to keep, turned into a Site once the run is over."""
+
+_ENGINE = torch.autograd.graph._engine_run_backward.__code__
+_METRIC_BASES = ("Metric", "MetricCollection")
+_METRIC_ROOTS = ("torchmetrics", "torcheval", "ignite", "torchtally")
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """`own` is the user's innermost line, `inner` the innermost at all; `backward` is true where autograd's engine runs between the two."""
+
+    own: Line | None
+    inner: Line | None
+    metric: str | None
+    backward: bool
+    chain: tuple[Line, ...]
+    """All the user's lines on the stack, innermost first."""
+
+
+class Blamer:
+    """Walks frames. It keeps nothing of a frame but its code and line, and of a metric but a weak reference and its name."""
+
+    def __init__(self, ownership: Ownership) -> None:
+        self.ownership = ownership
+        self._kinds: dict[type, bool] = {}
+        self._names: dict[int, tuple[weakref.ref[Any], str]] = {}
+
+    def __call__(self, frame: FrameType | None) -> Blame:
+        chain: list[Line] = []
+        inner: Line | None = None
+        backward = False
+        metric: str | None = None
+        outermost_metrics: FrameType | None = None
+        start = frame
+        while frame is not None:
+            code = frame.f_code
+            owner = self.ownership(code.co_filename)
+            if owner is Owner.USER:
+                chain.append((code, frame.f_lineno))
+                if metric is None and (found := self.metric_of(frame)) is not None:
+                    metric = self.name(found, frame)
+            elif owner is Owner.METRICS:
+                if metric is None and (found := self.metric_of(frame)) is not None:
+                    metric = self.name(found, frame)
+                if not chain:
+                    outermost_metrics = frame
+            elif code is _ENGINE and not chain:
+                backward = True
+            if inner is None and owner is not Owner.PLUMBING:
+                inner = (code, frame.f_lineno)
+            frame = frame.f_back
+        if metric is None and outermost_metrics is not None:  # a functional form
+            metric = outermost_metrics.f_code.co_name
+        if not chain and start is not None and (caller := _caller_of_backward()) is not None:
+            outside = self(caller)
+            return Blame(outside.own, inner or outside.inner, metric or outside.metric, True, outside.chain)
+        return Blame(chain[0] if chain else inner, inner, metric, backward, tuple(chain))
+
+    def metric_of(self, frame: FrameType) -> Any:
+        """The metric whose method this frame runs, or None. A torchmetrics method is wrapped: there `self` is a free variable."""
+        code = frame.f_code
+        if not (code.co_argcount and code.co_varnames[0] == "self") and "self" not in code.co_freevars:
+            return None
+        obj = frame.f_locals.get("self")
+        return obj if obj is not None and self.is_metric(type(obj)) else None
+
+    def is_metric(self, kind: type) -> bool:
+        known = self._kinds.get(kind)
+        if known is None:
+            known = self._kinds[kind] = any(
+                base.__name__ in _METRIC_BASES and base.__module__.partition(".")[0] in _METRIC_ROOTS for base in kind.__mro__
+            )
+        return known
+
+    def name(self, metric: Any, frame: FrameType) -> str:
+        """The class, and the name the program knows the object by: its key in a collection or dict, its attribute, or its variable."""
+        known = self._names.get(id(metric))
+        if known is not None and known[0]() is metric:
+            return known[1]
+        found = next((n for find in (_as_member, _as_variable) for f in _outwards(frame) if (n := find(metric, f)) is not None), None)
+        label = f"{type(metric).__name__} {found}" if found else type(metric).__name__
+        try:
+            self._names[id(metric)] = (weakref.ref(metric), label)
+        except TypeError:  # a class with slots: looked up again each time
+            pass
+        return label
+
+
+def _caller_of_backward() -> FrameType | None:
+    """The frame that called `backward`, while a thread of autograd's engine has no Python frames of its own to blame."""
+    for thread, frame in sys._current_frames().items():
+        if thread == threading.get_ident():
+            continue
+        innermost: FrameType | None = frame
+        while frame is not None:
+            if frame.f_code is _ENGINE:
+                return innermost
+            frame = frame.f_back  # type: ignore[assignment]  # ends in None
+    return None
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+_SAYS_NOTHING = ("self", "metric", "m", "base_metric")
+_LARGEST_CONTAINER = 1000
+
+
+def _as_member(metric: Any, frame: FrameType) -> str | None:
+    """Its attribute in, or key in a container of, the object whose method runs here; or its key in a container among this frame's variables."""
+    names = frame.f_locals
+    held = getattr(names.get("self"), "__dict__", {})
+    for candidates in (held.get("_modules") or {}, held):
+        if (found := _as_value(metric, candidates) or _as_item(metric, candidates)) is not None:
+            return found
+    return _as_item(metric, names)
+
+
+def _as_variable(metric: Any, frame: FrameType) -> str | None:
+    return _as_value(metric, frame.f_locals)
+
+
+def _as_value(metric: Any, names: dict[str, Any]) -> str | None:
+    return next((str(k) for k, v in names.items() if v is metric and k not in _SAYS_NOTHING), None)
+
+
+def _as_item(metric: Any, names: dict[str, Any]) -> str | None:
+    for container in names.values():
+        if isinstance(container, torch.nn.Module):
+            container = container._modules
+        if type(container) not in (dict, list, tuple) or len(container) > _LARGEST_CONTAINER:
+            continue
+        pairs = container.items() if type(container) is dict else enumerate(container)
+        if (found := next((str(k) for k, v in pairs if v is metric and k not in _SAYS_NOTHING), None)) is not None:
+            return found
+    return None
+
+
+class Regions:
+    """The `record_function` regions that are open, per thread, learnt by standing in for its `__enter__` and `__exit__` while anyone records."""
+
+    def __init__(self) -> None:
+        self._open = threading.local()
+        self._users = 0
+        self._lock = threading.Lock()
+        self._originals: tuple[Callable[..., Any], Callable[..., Any]] | None = None
+
+    def innermost(self) -> str | None:
+        stack: list[str] = getattr(self._open, "names", None) or []
+        return stack[-1] if stack else None
+
+    def attach(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._users > 1:
+                return
+            record_function = torch.autograd.profiler.record_function
+            enter, leave = self._originals = (record_function.__enter__, record_function.__exit__)
+            opened = self._open
+
+            def __enter__(this: Any) -> Any:
+                opened.__dict__.setdefault("names", []).append(this.name)
+                return enter(this)
+
+            def __exit__(this: Any, *exc: Any) -> Any:
+                names = opened.__dict__.get("names")
+                if names:
+                    names.pop()
+                return leave(this, *exc)
+
+            record_function.__enter__, record_function.__exit__ = __enter__, __exit__  # type: ignore[method-assign]
+
+    def detach(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0 and self._originals is not None:
+                record_function = torch.autograd.profiler.record_function
+                record_function.__enter__, record_function.__exit__ = self._originals  # type: ignore[method-assign]
+                self._originals = None
+
+
+REGIONS = Regions()
