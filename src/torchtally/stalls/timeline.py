@@ -143,6 +143,8 @@ class Timeline:
     origin_ns: int | None = None
     devices: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    stacks_have_lines: bool = True
+    """Whether call stacks recorded with operators tell the lines that ran, or those where functions begin."""
 
     @property
     def end_us(self) -> float:
@@ -174,6 +176,7 @@ class Draft:
         self.steps: list[Step] = []
         self.devices: tuple[str, ...] = ()
         self.origin_ns: int | None = None
+        self.stacks_have_lines = True
         self.notes: list[str] = []
 
     def text(self, name: str) -> int:
@@ -239,6 +242,7 @@ class Draft:
             origin_ns=None if self.origin_ns is None else self.origin_ns + round(zero * 1000),
             devices=self.devices,
             notes=tuple(self.notes),
+            stacks_have_lines=self.stacks_have_lines,
         )
 
 
