@@ -128,7 +128,10 @@ class Frames(Spans):
 
 @dataclass(frozen=True)
 class Timeline:
-    """One run of one rank. Time 0 is its first record; `origin_ns` is that moment since the Unix epoch, where known."""
+    """One run of one rank. Time 0 is its first record; `origin_ns` is that moment since the Unix epoch, where known.
+
+    `zero_us` is what the source's own clock showed at time 0: adding it leads back to the times of a trace file.
+    """
 
     source: str
     rank: int
@@ -145,6 +148,7 @@ class Timeline:
     notes: tuple[str, ...] = field(default=())
     stacks_have_lines: bool = True
     """Whether call stacks recorded with operators tell the lines that ran, or those where functions begin."""
+    zero_us: float = 0.0
 
     @property
     def end_us(self) -> float:
@@ -177,6 +181,7 @@ class Draft:
         self.devices: tuple[str, ...] = ()
         self.origin_ns: int | None = None
         self.stacks_have_lines = True
+        self.zero_us = 0.0
         self.notes: list[str] = []
 
     def text(self, name: str) -> int:
@@ -243,6 +248,7 @@ class Draft:
             devices=self.devices,
             notes=tuple(self.notes),
             stacks_have_lines=self.stacks_have_lines,
+            zero_us=self.zero_us + zero,
         )
 
 

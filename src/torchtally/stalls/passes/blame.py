@@ -54,26 +54,26 @@ class _Blamer:
         lane, moment = self.threads.get(stall.thread, -1), stall.start_us or 0.0
         place, lane, moment = self.place(lane, moment)
         names = [self.timeline.names[self.timeline.regions.name[i]] for i in self.regions.at(lane, moment)]
-        region = next((n for n in reversed(names) if not n.startswith(_STEP) and line_of(n) is None), stall.region)
+        probed = [s for n in reversed(names) if (s := line_of(n))]
         metric = next((m[0] for n in reversed(names) if (m := metric_of(n))), None)
-        probed = next((s for n in reversed(names) if (s := line_of(n))), None)
+        region = next((n for n in reversed(names) if not (n.startswith(_STEP) or line_of(n) or metric_of(n))), stall.region)
         own = next((f for f in reversed(place.frames) if owner_of(f.file) is Owner.USER), None)
         inner = next((f for f in reversed(place.frames) if owner_of(f.file) is not Owner.PLUMBING), own)
         blamed = own or inner
-        site = _site(blamed)
-        deepest = _site(inner)
-        if probed is not None:
-            if site is None or owner_of(probed.file) is Owner.USER:
-                site = probed
-            deepest = probed
+        site, deepest = _site(blamed), _site(inner)
         doubtful = place.elsewhere or (blamed is not None and not blamed.exact)
+        if probed:  # a region around one line says which line ran; the functions around it mostly do not
+            deepest = probed[0]
+            mine = next((s for s in probed if owner_of(s.file) is Owner.USER), None)
+            if mine is not None or site is None:
+                site, doubtful = mine or deepest, False
         return replace(
             stall,
             site=site,
             inner=deepest or site,
             metric=metric or _metric(place) or stall.metric,
             region=region,
-            inferred=stall.inferred or (site is not None and site is not probed and doubtful),
+            inferred=stall.inferred or (site is not None and doubtful),
         )
 
     def place(self, lane: int, moment: float) -> tuple[_Place, int, float]:
@@ -128,7 +128,6 @@ class _Blamer:
 
         It lies between the lines of the calls before and after; of those, the source tells which can read a value.
         """
-        frames = self.timeline.frames
         low = self.line_called(self.child(lane, position, self.frames.last_before(lane, moment)))
         high = self.line_called(self.child(lane, position, self.frames.first_after(lane, moment)))
         candidates = [n for n in reading_lines(frame.file, frame.line) if n >= (low or 0)]

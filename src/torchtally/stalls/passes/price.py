@@ -12,7 +12,6 @@ from ..stall import Stall
 from ..timeline import CallKind, Timeline
 from .findings import Findings
 
-
 MOSTLY = 0.5
 
 
