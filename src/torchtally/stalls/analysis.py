@@ -34,8 +34,8 @@ def report(timelines: Sequence[Timeline], tool: str = "stalls") -> Report:
         findings = analyse(timeline)
         stalls.extend(findings.stalls)
         found = [*timeline.notes, *findings.notes]
-        if not len(timeline.work):
-            found.append(missing_work(timeline))
+        if missing := what_is_missing(timeline):
+            found.append(missing)
         notes.extend(prefix + note for note in found)
     steps = max((len(t.steps) for t in timelines), default=0)
     return Report(
@@ -54,8 +54,12 @@ def duration_us(timeline: Timeline) -> float:
     return sum(s.end_us - s.start_us for s in timeline.steps) or timeline.end_us
 
 
-def missing_work(timeline: Timeline) -> str:
-    """What to say of a file that shows no device at work: that is not the same as no stalls."""
+def what_is_missing(timeline: Timeline) -> str:
+    """What to say of a file that shows no device at work, or no calls that could wait: that is not the same as no stalls."""
+    if len(timeline.calls) and len(timeline.work):
+        return ""
+    if len(timeline.work):
+        return "the file shows device work but none of the calls that started it, so it cannot show stalls: record with ProfilerActivity.CPU too"
     if len(timeline.calls):
         return (
             "the file shows calls into the device's runtime but no device work, so idle time is unknown: "
