@@ -37,7 +37,7 @@ def report(timelines: Sequence[Timeline], tool: str = "stalls") -> Report:
         if missing := what_is_missing(timeline):
             found.append(missing)
         notes.extend(prefix + note for note in found)
-    steps = max((len(t.steps) for t in timelines), default=0)
+    steps = sum(len(t.steps) for t in timelines)
     return Report(
         tool=tool,
         source=", ".join(t.source for t in timelines),
