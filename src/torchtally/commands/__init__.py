@@ -11,7 +11,9 @@ from typer.core import TyperGroup
 
 from ..errors import TallyError
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "bench": "Measure what collecting metrics costs a training loop. Example: torchtally bench --steps 50 --json bench.json",
+}
 """Subcommand → what it does; its file here has the same name. Files are imported only when their command is called or helped with."""
 
 
