@@ -58,27 +58,30 @@ def dataset(settings: Settings) -> Dataset[tuple[Tensor, Tensor]]:
 class TurnSampler(Sampler[list[int]]):
     """The batches of every turn once per variant, so that one loader with steady prefetching serves them all alike."""
 
-    def __init__(self, turns: list[int], variants: int, batch: int) -> None:
-        self.turns, self.variants, self.batch = turns, variants, batch
+    def __init__(self, turns: list[int], variants: int, batch: int, rank: int = 0, world_size: int = 1) -> None:
+        self.turns, self.variants, self.batch, self.rank, self.world_size = turns, variants, batch, rank, world_size
 
     def __len__(self) -> int:
         return sum(self.turns) * self.variants
 
     def __iter__(self) -> Iterator[list[int]]:
-        first = 0
+        first, stride = self.rank, self.batch * self.world_size
         for length in self.turns:
             for _ in range(self.variants):
                 for step in range(length):
-                    begin = first + step * self.batch
-                    yield list(range(begin, begin + self.batch))
-            first += length * self.batch
+                    begin = first + step * stride
+                    yield list(range(begin, begin + stride, self.world_size))
+            first += length * stride
 
 
-def loader(settings: Settings, turns: list[int], variants: int) -> DataLoader[tuple[Tensor, Tensor]]:
-    """Batches for `variants` runs side by side, `turns` being how many steps each runs at a time."""
+def loader(settings: Settings, turns: list[int], variants: int, rank: int = 0, world_size: int = 1) -> DataLoader[tuple[Tensor, Tensor]]:
+    """Batches for `variants` runs side by side, `turns` being how many steps each runs at a time.
+
+    Of several processes, each gets every `world_size`-th item.
+    """
     return DataLoader(
         dataset(settings),
-        batch_sampler=TurnSampler(turns, variants, settings.batch),
+        batch_sampler=TurnSampler(turns, variants, settings.batch, rank, world_size),
         num_workers=settings.workers,
         pin_memory=settings.device == "cuda",
     )

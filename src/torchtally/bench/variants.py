@@ -1,127 +1,71 @@
-"""Ways to collect the experiment's five metrics, each written as it would stand in a training script: copy the one you like.
-
-A variant is a function of the number of classes and the device that makes its metrics and returns two functions: `update`, called after
-every step, and `read`, called now and then, which gives Python numbers and starts again.
-"""
+"""All variants by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
-
-from torch import Tensor
+from dataclasses import dataclass
+from typing import Literal
 
 from ..errors import TallyError
+from . import metrics, timers
+from .meter import Meter
+
+BASELINE = "none"
 
 
-class Meter(NamedTuple):
-    """What a variant gives the training loop."""
+@dataclass(frozen=True)
+class Variant:
+    """One way to collect metrics. `section` is the published account's; `fails` explains the error that reading it ends in, where that is the point."""
 
-    update: Callable[[Tensor, Tensor, Tensor], None]
-    read: Callable[[], dict[str, float]]
+    name: str
+    make: Callable[[int, str], Meter]
+    feeds: Literal["batch", "seconds"] = "batch"
+    section: str = ""
+    ddp: bool = False
+    fails: str = ""
 
-
-def none(classes: int, device: str) -> Meter:
-    """No metrics: keep the last loss, print it now and then."""
-    last: dict[str, Tensor] = {}
-
-    def update(loss: Tensor, preds: Tensor, target: Tensor) -> None:
-        last["loss"] = loss.detach()
-
-    def read() -> dict[str, float]:
-        last["loss"].item()
-        return {}
-
-    return Meter(update, read)
+    @property
+    def summary(self) -> str:
+        return (self.make.__doc__ or "").strip().splitlines()[0]
 
 
-def naive(classes: int, device: str) -> Meter:
-    """torchmetrics as most people write it: separate objects, each updated after every step."""
-    from torchmetrics import Accuracy, F1Score, MeanMetric, Precision, Recall
+NO_CPU_TENSORS = (
+    "NCCL moves tensors between GPUs only, and reading a metric synchronises it over the processes, even over one. Ways out: "
+    "sync_on_compute=False (variant cpu-ddp-nosync), the metric on the GPU fed with tensors (gpu-tensor), or torchtally (torchtally-time)."
+)
 
-    metrics: dict[str, Any] = {
-        "loss": MeanMetric(),
-        "accuracy": Accuracy(task="multiclass", num_classes=classes),
-        "precision": Precision(task="multiclass", num_classes=classes),
-        "recall": Recall(task="multiclass", num_classes=classes),
-        "f1": F1Score(task="multiclass", num_classes=classes),
-    }
-    metrics = {name: metric.to(device) for name, metric in metrics.items()}
-
-    def update(loss: Tensor, preds: Tensor, target: Tensor) -> None:
-        for name, metric in metrics.items():
-            if name == "loss":
-                metric.update(loss)
-            else:
-                metric.update(preds, target)
-
-    def read() -> dict[str, float]:
-        values = {name: metric.compute().item() for name, metric in metrics.items()}
-        for metric in metrics.values():
-            metric.reset()
-        return values
-
-    return Meter(update, read)
+VARIANTS = {
+    v.name: v
+    for v in (
+        Variant(BASELINE, metrics.none, section="1"),
+        Variant("naive", metrics.naive, section="2"),
+        Variant("weights", metrics.weights, section="5"),
+        Variant("no-nan-check", metrics.no_nan_check, section="6"),
+        Variant("collection", metrics.collection),
+        Variant("torchtally", metrics.torchtally),
+        Variant("cpu", timers.cpu, "seconds", section="7a"),
+        Variant("cpu-ddp", timers.cpu_ddp, "seconds", section="7b", ddp=True, fails=NO_CPU_TENSORS),
+        Variant("cpu-ddp-nosync", timers.cpu_ddp_nosync, "seconds", section="7c", ddp=True),
+        Variant("gpu-float", timers.gpu_float, "seconds", section="7d"),
+        Variant("gpu-tensor", timers.gpu_tensor, "seconds", section="8"),
+        Variant("torchtally-time", timers.torchtally_time, "seconds"),
+    )
+}
+MAIN = (BASELINE, "naive", "collection", "torchtally")
+"""What runs when nothing is chosen."""
 
 
-def collection(classes: int, device: str) -> Meter:
-    """torchmetrics' MetricCollection, which updates metrics of equal states once."""
-    from torchmetrics import Accuracy, F1Score, MeanMetric, MetricCollection, Precision, Recall
-
-    average = MeanMetric().to(device)
-    scores = MetricCollection(
-        {
-            "accuracy": Accuracy(task="multiclass", num_classes=classes),
-            "precision": Precision(task="multiclass", num_classes=classes),
-            "recall": Recall(task="multiclass", num_classes=classes),
-            "f1": F1Score(task="multiclass", num_classes=classes),
-        }
-    ).to(device)
-
-    def update(loss: Tensor, preds: Tensor, target: Tensor) -> None:
-        average.update(loss)
-        scores.update(preds, target)
-
-    def read() -> dict[str, float]:
-        values = {"loss": average.compute().item()} | {name: value.item() for name, value in scores.compute().items()}
-        average.reset()
-        scores.reset()
-        return values
-
-    return Meter(update, read)
+def pick(names: list[str]) -> list[Variant]:
+    """Those variants, each once, in the order given."""
+    for name in names:
+        if name not in VARIANTS:
+            raise TallyError(f"--variant: expected one of {', '.join(VARIANTS)}, got {name!r}.")
+    return [VARIANTS[name] for name in dict.fromkeys(names)]
 
 
-def torchtally(classes: int, device: str) -> Meter:
-    """torchtally: one collection, one update, one read, and nothing that waits for the device in between."""
-    from torchtally import Accuracy, F1Score, MeanMetric, MetricCollection, Precision, Recall
-
-    tally = MetricCollection(
-        {
-            "loss": MeanMetric().bind(value="loss"),
-            "accuracy": Accuracy(task="multiclass", num_classes=classes),
-            "precision": Precision(task="multiclass", num_classes=classes),
-            "recall": Recall(task="multiclass", num_classes=classes),
-            "f1": F1Score(task="multiclass", num_classes=classes),
-        }
-    ).to(device)
-
-    def update(loss: Tensor, preds: Tensor, target: Tensor) -> None:
-        tally.update(loss=loss, preds=preds, target=target)
-
-    def read() -> dict[str, float]:
-        return tally.fetch(reset=True).result()
-
-    return Meter(update, read)
-
-
-VARIANTS: dict[str, Callable[[int, str], Meter]] = {"none": none, "naive": naive, "collection": collection, "torchtally": torchtally}
-
-
-def make(name: str, classes: int, device: str) -> Meter:
-    """The variant called `name`, with its metrics on `device`."""
-    if name not in VARIANTS:
-        raise TallyError(f"Variant {name!r} is unknown; expected one of {', '.join(VARIANTS)}.")
+def make(variant: Variant, classes: int, device: str) -> Meter:
+    """The variant's functions, with its metrics on `device`."""
     try:
-        return VARIANTS[name](classes, device)
+        return variant.make(classes, device)
     except ModuleNotFoundError as error:
-        raise TallyError(f"Variant {name!r} needs {error.name}: pip install 'torchtally[bench]'.") from None
+        raise TallyError(f"Variant {variant.name!r} needs {error.name}: pip install 'torchtally[bench]'.") from None
