@@ -183,6 +183,7 @@ def _lanes(t: Timeline, names: Names, shortest: float) -> tuple[list[dict[str, A
         mine.sort(key=lambda i: -length[i])
         shown += sorted(mine[:LANES])
         hidden += len(mine[LANES:])
+    several = len({row.device for row in t.lanes if row.device is not None}) > 1
     found = []
     for i in shown:
         which = np.flatnonzero(lane == i)
@@ -192,7 +193,7 @@ def _lanes(t: Timeline, names: Names, shortest: float) -> tuple[list[dict[str, A
         row = t.lanes[i]
         found.append(
             {
-                "label": visible(row.label),
+                "label": visible(row.label if row.stream is None or several else f"stream {row.stream}"),
                 "device": row.device,
                 "tracks": _tracks(start[kept], end[kept], name[kept], paint[kept], t, names, DEPTH if row.device is None else 2),
                 "haze": _haze(start[dropped], end[dropped], t.end_us),
