@@ -1,27 +1,25 @@
-"""The experiment at a tiny size: what it writes, that its variants agree, and that their values are scikit-learn's."""
+"""The measurement at a tiny size: its figures hang together, its variants agree, and their values are scikit-learn's."""
 
-import csv
-import io
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import sklearn.metrics as sk
 import torch
-from typer.testing import CliRunner
 
-from torchtally.bench import data, loop, model, report, settings, variants
-from torchtally.commands import app
-from torchtally.errors import TallyError
+from torchtally.bench import data, loop, measure, model, report, settings
+from torchtally.bench.meter import Meter
+from torchtally.bench.result import disagreement, results
+from torchtally.bench.variants import MAIN, VARIANTS, make
 
-TINY = settings.small(device="cpu", model="small", batch=8, steps=6, log_interval=3, warmup=2)
-KEYS = ["name", "step_ms", "images_per_s", "metric_ms", "stalls_per_step", "loss_percent", "predicted", "values"]
+TINY = settings.for_device("cpu", model="small", batch=8, steps=6, log_interval=3, warmup=2)
+BATCH = [v for v in VARIANTS.values() if v.feeds == "batch"]
+SECONDS = [v for v in VARIANTS.values() if v.feeds == "seconds" and not v.ddp]
 
 
 @pytest.fixture(scope="module")
 def rows():
-    return loop.measure(list(variants.VARIANTS), TINY)
+    return measure.measure(BATCH, TINY)
 
 
 def reference():
@@ -46,6 +44,35 @@ def reference():
     return losses, np.concatenate(labels), np.concatenate(predicted)
 
 
+TWO = dict(model="small", batch=4, steps=2, log_interval=2, warmup=1)
+
+
+def reference_of_two():
+    """Two processes that average their gradients, worked out in one: each step is the mean of two losses, of the even and the odd items."""
+    tiny = settings.for_device("cpu", **TWO)
+    nets = [model.build(tiny).train() for _ in range(2)]  # batch statistics are each process's own
+    optimizers = [torch.optim.SGD(net.parameters()) for net in nets]
+    digits = data.dataset(tiny)
+    losses, labels, predicted = [], [], []
+    for step in range(3):
+        for rank, net in enumerate(nets):
+            items = [digits[step * 8 + rank + 2 * i] for i in range(4)]
+            target = torch.stack([label for _, label in items])
+            output = net(torch.stack([image for image, _ in items]))
+            optimizers[rank].zero_grad()
+            loss = torch.nn.functional.cross_entropy(output, target)
+            loss.backward()
+            if step >= 1:
+                losses.append(loss.item())
+                labels.append(target.numpy())
+                predicted.append(output.detach().numpy().argmax(1))
+        for mine, other in zip(*(net.parameters() for net in nets), strict=True):
+            mine.grad = other.grad = (mine.grad + other.grad) / 2
+        for optimizer in optimizers:
+            optimizer.step()
+    return losses, np.concatenate(labels), np.concatenate(predicted)
+
+
 def test_values_are_those_of_scikit_learn_in_every_variant(rows):
     losses, labels, predicted = reference()
     truth = {
@@ -57,7 +84,7 @@ def test_values_are_those_of_scikit_learn_in_every_variant(rows):
     }
     for row in rows:
         assert row.values == ({} if row.name == "none" else pytest.approx(truth, rel=1e-5)), row.name
-    assert loop.disagreement(rows) < report.AGREEMENT
+    assert disagreement(rows) < report.AGREEMENT
 
 
 def test_figures_hang_together(rows):
@@ -69,49 +96,84 @@ def test_figures_hang_together(rows):
     assert rows[0].loss_percent == 0
 
 
-def test_loss_is_paired_turn_by_turn_and_unknown_without_the_baseline():
-    def run(name, step_ms):
-        meter = variants.none(2, "cpu")
-        return loop.Run(name, torch.nn.Identity(), None, meter, list(step_ms), [1.0] * 3, [0.0])
+def timed(name, step_ms, update_ms, read_ms):
+    return loop.Run(VARIANTS[name], torch.nn.Identity(), None, Meter(print, dict), "cpu", step_ms, update_ms, read_ms)
 
+
+def test_loss_is_paired_turn_by_turn_and_unknown_without_the_baseline():
     # The machine slows down threefold; in every turn the variant loses a fifth of the images per second.
-    baseline, slower = run("none", [8.0, 16.0, 24.0]), run("naive", [10.0, 20.0, 30.0])
-    assert [r.loss_percent for r in loop.results([baseline, slower], TINY)] == pytest.approx([0, 20])
-    assert loop.results([slower], TINY)[0].loss_percent is None
+    baseline, slower = timed("none", [8.0, 16.0, 24.0], [0.0] * 3, [0.0]), timed("naive", [10.0, 20.0, 30.0], [1.0] * 3, [0.0])
+    assert [r.loss_percent for r in results([baseline, slower], TINY)] == pytest.approx([0, 20])
+    assert results([slower], TINY)[0].loss_percent is None
 
 
 def test_a_reading_is_shared_out_over_its_steps():
-    run = loop.Run("naive", torch.nn.Identity(), None, variants.none(2, "cpu"), [10.0, 10.0, 10.0], [1.0] * 3, [6.0])
-    row = loop.results([run], TINY)[0]
+    row = results([timed("naive", [10.0] * 3, [1.0] * 3, [6.0])], TINY)[0]
     assert (row.step_ms, row.metric_ms) == (12.0, 3.0)
-
-
-def test_json_has_the_documented_schema(rows):
-    whole = json.loads(report.json(rows, TINY))
-    assert list(whole) == ["device", "settings", "variants"]
-    assert [list(v) for v in whole["variants"]] == [KEYS] * len(rows)
-    assert whole["device"] == "cpu"
-    assert whole["settings"]["batch"] == 8
-    assert whole["variants"][0]["metric_ms"] is None
-
-
-def test_csv_has_one_line_per_variant_and_the_same_figures(rows):
-    lines = list(csv.DictReader(io.StringIO(report.as_csv(rows, TINY))))
-    assert [line["name"] for line in lines] == [row.name for row in rows]
-    assert [float(line["step_ms"]) for line in lines] == [row.step_ms for row in rows]
-    assert lines[0]["metric_ms"] == "" and lines[0]["value_loss"] == ""
-    assert float(lines[1]["value_accuracy"]) == rows[1].values["accuracy"]
 
 
 def test_disagreement_is_told(rows):
     wrong = replace(rows[1], values=rows[1].values | {"loss": rows[1].values["loss"] + 0.5})
-    assert "differ by up to 0.5" in report.remarks([rows[0], wrong, *rows[2:]], TINY)[0]
-    assert "agree" in report.remarks(rows, TINY)[0]
+    assert "differ by up to 0.5" in report.remarks(report.Account(TINY, [rows[0], wrong, *rows[2:]], {}, []))[0]
+    assert "agree" in report.remarks(report.Account(TINY, rows, {}, []))[0]
+
+
+@pytest.mark.parametrize("variant", SECONDS, ids=lambda v: v.name)
+def test_step_time_is_the_mean_of_the_seconds_given_and_starts_again(variant):
+    meter = make(variant, 10, "cpu")
+    for seconds in (0.25, 0.5, 0.75, 1.0):
+        meter.update(seconds)
+    assert meter.read() == {"step_s": pytest.approx(0.625, rel=1e-6)}
+    meter.update(3.0)
+    assert meter.read() == {"step_s": pytest.approx(3.0)}
+
+
+def test_step_time_variants_see_the_time_of_their_own_steps():
+    rows = measure.measure([VARIANTS["cpu"], VARIANTS["torchtally-time"]], TINY)
+    for row in rows:
+        assert 0 < row.values["step_s"] < 60
+        assert row.values["step_s"] == pytest.approx(row.step_ms / 1000, rel=5)
+
+
+def test_a_metric_on_the_cpu_fails_under_nccl_and_says_so():
+    rows = {row.name: row for row in measure.measure([VARIANTS[n] for n in ("none", "cpu-ddp", "cpu-ddp-nosync")], TINY)}
+    assert "No backend type associated with device type cpu" in rows["cpu-ddp"].error
+    assert rows["cpu-ddp"].values == {} and rows["cpu-ddp"].step_ms > 0 and rows["cpu-ddp"].loss_percent is not None
+    assert rows["cpu-ddp-nosync"].error == "" and rows["cpu-ddp-nosync"].values["step_s"] > 0
+    told = report.remarks(report.Account(TINY, list(rows.values()), {}, []))[0]
+    assert "cpu-ddp" in told and "sync_on_compute=False" in told
+
+
+def test_an_error_that_is_not_the_point_is_not_swallowed():
+    def broken():
+        raise RuntimeError("out of memory")
+
+    run = replace(timed("naive", [], [], []), meter=Meter(print, broken))
+    with pytest.raises(RuntimeError, match="out of memory"):
+        run.read()
+
+
+def test_under_ddp_in_one_process_nothing_changes(rows):
+    under = measure.measure([VARIANTS["naive"], VARIANTS["torchtally"]], replace(TINY, ddp=True))
+    for row in under:
+        assert row.values == pytest.approx(rows[1].values, rel=1e-5)
+
+
+def test_two_processes_read_the_values_of_both():
+    losses, labels, predicted = reference_of_two()
+    steps = []
+    found = measure.measure([VARIANTS[n] for n in MAIN], settings.for_device("cpu", nproc=2, **TWO), lambda done, name: steps.append(done))
+    truth = {"loss": np.mean(losses), "accuracy": sk.accuracy_score(labels, predicted), "f1": sk.f1_score(labels, predicted, average="micro")}
+    for row in found[1:]:
+        assert {name: row.values[name] for name in truth} == pytest.approx(truth, rel=1e-4), row.name
+    assert found[0].name == "none" and found[0].images_per_s == pytest.approx(2 * 4 / found[0].step_ms * 1e3)
+    assert sum(steps) == 4 * 3
 
 
 def test_every_variant_sees_the_same_batches_however_they_take_turns():
     batches = list(data.TurnSampler([2, 1], variants=2, batch=2))
     assert batches == [[0, 1], [2, 3], [0, 1], [2, 3], [4, 5], [4, 5]]
+    assert list(data.TurnSampler([2], variants=1, batch=2, rank=1, world_size=2)) == [[1, 3], [5, 7]]
     assert len(data.TurnSampler([2, 1], variants=2, batch=2)) == 6
 
 
@@ -128,38 +190,3 @@ def test_the_same_seed_gives_the_same_model_and_leaves_the_callers_random_number
     first, second = model.build(TINY), model.build(TINY)
     assert torch.equal(torch.rand(3), expected)
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
-
-
-def test_the_command_prints_a_table_and_writes_both_files(tmp_path):
-    files = [str(tmp_path / "out.json"), str(tmp_path / "out.csv")]
-    sizes = ["--model", "small", "--batch", "4", "--steps", "2", "--log-interval", "2", "--warmup", "0", "--device", "cpu"]
-    shown = CliRunner().invoke(app, ["bench", *sizes, "--variant", "none", "--variant", "naive", "--json", files[0], "--csv", files[1]])
-    assert shown.exit_code == 0, shown.output
-    assert "naive" in shown.output and "4 scikit-learn's digits" in shown.output
-    assert [v["name"] for v in json.loads((tmp_path / "out.json").read_text())["variants"]] == ["none", "naive"]
-    assert (tmp_path / "out.csv").read_text().count("\n") == 3
-
-
-@pytest.mark.parametrize(
-    "options, said",
-    [
-        (["--batch", "1"], "--batch: expected 2 or more, got 1"),
-        (["--image-size", "4"], "--image-size: expected 8 or more"),
-        (["--model", "vgg"], "--model: expected one of resnet18, small, got 'vgg'"),
-        (["--data", "mnist"], "--data: expected one of fake, digits"),
-        (["--device", "tpu"], "--device: expected one of"),
-        (["--classes", "5", "--data", "digits"], "have 10 classes, got 5"),
-        (["--variant", "fast"], "--variant: expected one of none, naive"),
-        (["--json", "no/such/folder/out.json"], "does not exist"),
-    ],
-)
-def test_a_mistake_is_named_before_anything_runs(options, said):
-    result = CliRunner().invoke(app, ["bench", *options])
-    assert isinstance(result.exception, TallyError) and result.exception.exit_code == 2
-    assert said in str(result.exception)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_cuda_without_a_device_says_what_to_do():
-    with pytest.raises(TallyError, match="--device cpu"):
-        settings.for_device("cuda")

@@ -50,6 +50,19 @@ def need_version(package: str, wanted: str | None) -> None:
         raise TallyError(f"--{package} {wanted}: {f'version {have} is installed' if have else 'it is not installed'}. Run: pip install '{package}=={wanted}'")
 
 
+PICTURES = (".png", ".svg", ".pdf")
+
+
+def need_picture(file: Path | None, chosen: Sequence[Variant]) -> None:
+    """A picture compares with the baseline and is of a kind that can be drawn."""
+    if file is None:
+        return
+    if file.suffix.lower() not in PICTURES:
+        raise TallyError(f"--picture {file}: expected another kind of file. Give a file that ends in .png, .svg or .pdf.")
+    if all(v.name != BASELINE for v in chosen):
+        raise TallyError(f"--picture compares step times with those of the variant {BASELINE!r}: run that one too.")
+
+
 def need_writable(file: Path | None) -> None:
     """Minutes of work should not end in a file that cannot be written."""
     if file is None:

@@ -16,14 +16,12 @@ PLAIN, WAITING = "#4878a8", "#c8553d"
 
 
 def draw(account: Account) -> Any:
-    """A figure with one panel for what was measured and one for each device it was predicted for."""
+    """A figure with one panel for what was measured and one for each device it was predicted for; the baseline must be among the variants."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise TallyError("--picture needs matplotlib: pip install 'torchtally[plot]'.") from None
-    panels = [panel for panel in panels_of(account) if panel[1]]
-    if not panels:
-        raise TallyError(f"--picture compares step times with those of the variant {BASELINE!r}: run that one too.")
+    panels = panels_of(account)
     figure = Figure(figsize=(9, 0.9 + sum(0.8 + 0.34 * len(bars) for _, bars in panels)), layout="constrained")
     axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=[2 + len(bars) for _, bars in panels])[:, 0]
     for axis, (title, bars) in zip(axes, panels, strict=True):
@@ -32,11 +30,8 @@ def draw(account: Account) -> Any:
 
 
 def save(account: Account, file: Path) -> None:
-    """Draw into a file of whatever kind its name says: .png, .svg, .pdf."""
-    try:
-        draw(account).savefig(file, dpi=130)
-    except ValueError as error:
-        raise TallyError(f"--picture {file}: {error}. Give a file that ends in .png, .svg or .pdf.") from None
+    """Draw into a file of the kind its name says."""
+    draw(account).savefig(file, dpi=130)
 
 
 def svg(account: Account) -> str:

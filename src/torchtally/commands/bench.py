@@ -63,6 +63,7 @@ def command(
         raise TallyError("--profile and --probe-lines record a run that trains; use --device cuda or cpu with them.")
     for file in (json, csv, html, picture):
         choices.need_writable(file)
+    choices.need_picture(picture, variants)
 
     out = Console(highlight=False, emoji=False, markup=False)
     out.print(settings.describe(chosen), soft_wrap=True)
