@@ -159,6 +159,7 @@ def test_under_ddp_in_one_process_nothing_changes(rows):
         assert row.values == pytest.approx(rows[1].values, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_two_processes_read_the_values_of_both():
     losses, labels, predicted = reference_of_two()
     steps = []
