@@ -51,7 +51,7 @@ def complete(rows: Sequence[Result], observed: Mapping[str, Observed], forecasts
     for row in rows:
         seen = observed.get(row.name)
         predicted = {f.price: f.figures(row.name) for f in forecasts if row.name in f.predictions} or None
-        row = replace(row, predicted=predicted, stalls_per_step=seen and seen.stalls_per_step, error=row.error or (seen.error if seen else ""))
+        row = replace(row, predicted=predicted, stalls_per_step=seen.stalls_per_step if seen else None, error=row.error or (seen.error if seen else ""))
         if pretended and predicted:
             first = next(iter(predicted.values()))
             row = replace(row, step_ms=first["step_ms"], images_per_s=first["images_per_s"], loss_percent=first["loss_percent"])
