@@ -98,7 +98,8 @@ class Prediction:
     def constants(self) -> dict[str, Constant]:
         """Every constant the prediction rests on, by name."""
         found = dict(self.price.constants())
-        found["host.dispatch_us"] = Constant((self.speed.dispatch_us,) * 3, self.speed.source)
+        for name in ("dispatch_us", "backward_us", "call_us"):
+            found[f"host.{name}"] = Constant((getattr(self.speed, name),) * 3, self.speed.source)
         if self.loader_us:
             found["loader.batch_us"] = Constant(self.loader_us, "given: time between two batches of the loader")
         return found
@@ -139,7 +140,7 @@ def predict_recording(
     nominal = Circumstances()
 
     def run(c: Circumstances, drop: Any = None) -> tuple[Outcome, Clocks]:
-        loader = Loader(batch_us[PACES.index(c.loader)]) if batch_us else None
+        loader = Loader(batch_us[PACES.index(c.loader)] if batch_us else 0.0, prices.host["fetch_us"].at(c.host))
         return simulate(recording, Tariff(prices, speed, c.host, c.device), timed, loader, drop, c.loader)
 
     typical, clocks = run(nominal)
