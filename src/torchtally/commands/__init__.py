@@ -11,7 +11,9 @@ from typer.core import TyperGroup
 
 from ..errors import TallyError
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "diff": "Compare two reports: which stalls appeared, went or changed.",
+}
 """Subcommand → what it does; its file here has the same name. Files are imported only when their command is called or helped with."""
 
 
