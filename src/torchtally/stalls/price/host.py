@@ -15,7 +15,12 @@ import torch
 
 from .prices import Price
 
-MACHINERY = (f"{Path(__file__).parents[1]}{os.sep}", f"torch{os.sep}overrides.py", f"torch{os.sep}utils{os.sep}_python_dispatch.py")
+MACHINERY = (
+    *(f"{Path(__file__).parents[2] / part}{os.sep}" for part in ("stalls", f"bench{os.sep}cost")),
+    f"torch{os.sep}overrides.py",
+    f"torch{os.sep}_library{os.sep}",
+    f"torch{os.sep}utils{os.sep}_python_dispatch.py",
+)
 
 CHAIN = 40
 
@@ -40,7 +45,7 @@ class HostSpeed:
 
 
 @lru_cache(maxsize=1)
-def calibrate(rounds: int = 7, calls: int = 300) -> HostSpeed:
+def calibrate(rounds: int = 40, calls: int = 60) -> HostSpeed:
     """Time small operators on the CPU, where the arithmetic itself takes next to nothing. The fastest round counts: disturbances only ever add."""
     x = torch.ones(8, requires_grad=True)
     y = torch.ones(8)
@@ -50,12 +55,12 @@ def calibrate(rounds: int = 7, calls: int = 300) -> HostSpeed:
         with torch.enable_grad(), torch.inference_mode(False):
             dispatch = _fastest(lambda: torch.mul(x, y), rounds, calls)
             view = _fastest(lambda: x.view(2, 4), rounds, calls)
-            backward = max(0.0, _fastest(lambda: _chain(x, y).backward(), rounds, calls // 20) / CHAIN - 2 * dispatch)
+            backward = max(0.0, _fastest(lambda: _chain(x, y).backward(), rounds, max(1, calls // 30)) / CHAIN - 2 * dispatch)
             layers = torch.nn.Sequential(*[torch.nn.Identity() for _ in range(32)])
             counter = CallCounter()
             with counter:
                 layers(y)
-            call = _fastest(lambda: layers(y), rounds, calls // 10) / counter.calls
+            call = _fastest(lambda: layers(y), rounds, max(1, calls // 10)) / counter.calls
     finally:
         torch.set_num_threads(threads)
     return HostSpeed(
@@ -97,6 +102,8 @@ class CallCounter:
         if self.held or not event.endswith("call"):
             return
         code = frame.f_code
+        if code.co_filename == "<string>" and frame.f_back is not None:  # a constructor that was generated belongs to who calls it
+            code = frame.f_back.f_code
         counts = self._counts.get(code)
         if counts is None:
             counts = self._counts[code] = not any(part in code.co_filename for part in MACHINERY)
