@@ -9,6 +9,7 @@ import pytest
 import torch
 from snippets import SNIPPETS, namespace
 
+from torchtally.stalls import pretend_cuda
 from torchtally.stalls.catalogue import ROWS, WATCHED, Call, rows_by_operator, waits
 from torchtally.stalls.catalogue.page import SUSPECTED, markdown
 from torchtally.stalls.catalogue.row import parse
@@ -20,8 +21,7 @@ TORCH = parse(torch.__version__)
 
 def stalls_of(code, before=""):
     """Waits of one snippet by operator; those of its preparation do not count."""
-    pretend = pytest.importorskip("torchtally.stalls.sources.pretend")
-    with pretend.pretend_cuda() as recorder:
+    with pretend_cuda() as recorder:
         names = namespace(before)
         prepared = len(recorder.stalls)
         exec(code, names)
