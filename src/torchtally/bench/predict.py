@@ -12,18 +12,18 @@ from typing import Any
 import torch
 
 from ..stalls.price import HostSpeed, Meter, Seen, calibrate
+from ..stalls.price import price as price_list
 from ..stalls.recorder import Recorder
 from ..stalls.sources.pretend import pretend_cuda
 from ..stalls.stall import Report, Stall, StallGroup, group
 from ..stalls.timeline import Timeline
-from . import cost
-from .cost.recording import record
+from . import cost, data
 from .ddp import process_group
 from .loop import Run, start
 from .settings import Settings
 from .variants import BASELINE, Variant
 
-STEPS = 3
+STEPS = 2
 """Steps recorded of each variant: enough, since they are alike."""
 
 
@@ -109,7 +109,7 @@ def observe(variant: Variant, sizes: Settings) -> Observed:
             run.step(batch, perf_counter())
 
         step()
-        recording = record(step, log=readable(run), log_interval=sizes.log_interval, steps=STEPS)
+        recording = cost.record(step, log=readable(run), log_interval=sizes.log_interval, steps=STEPS)
     return Observed(variant, recording, run.error)
 
 
@@ -120,7 +120,9 @@ def readable(run: Run) -> Callable[[], None] | None:
 
 
 def forecast(observed: Sequence[Observed], sizes: Settings, price: str, speed: HostSpeed | None = None) -> Forecast:
-    """Price what was observed."""
+    """Price what was observed, batches coming from a loader like the job's."""
     speed = speed or calibrate()
-    predictions = {o.variant.name: cost.predict_recording(o.recording, price, speed=speed) for o in observed}
-    return Forecast(next(iter(predictions.values())).price.name, sizes, predictions)
+    device = price_list(price)
+    batch_us = cost.loader_us(data.dataset(sizes), sizes.batch, sizes.workers, device)
+    predictions = {o.variant.name: cost.predict_recording(o.recording, device, speed=speed, loader_us=batch_us) for o in observed}
+    return Forecast(device.name, sizes, predictions)
