@@ -130,6 +130,20 @@ class Recorder:
         """Steps made so far; None where nothing tells steps apart."""
         return len(self._log.table().starts) or None
 
+    @contextmanager
+    def resumed(self) -> Iterator[None]:
+        """Record inside, though paused."""
+        before, self._paused = self._paused, 0
+        try:
+            yield
+        finally:
+            self._paused = before
+
+    @property
+    def count(self) -> int:
+        """Stalls so far: cheaper than their list."""
+        return len(self._waits)
+
     @property
     def stalls(self) -> list[Stall]:
         """What was found so far, in order."""
