@@ -4,8 +4,8 @@ A trace file, a live run and a pretend device all end in a `Timeline`. `Draft` c
 
 >>> draft = Draft("three records")
 >>> main = draft.lane("thread 1")
->>> _ = draft.call("cudaLaunchKernel", main, 0.0, 5.0, CallKind.LAUNCH, link=7)
->>> _ = draft.work("gemm", draft.lane("stream 7", device=0, stream=7), 6.0, 96.0, WorkKind.KERNEL, link=7)
+>>> draft.call("cudaLaunchKernel", main, 0.0, 5.0, CallKind.LAUNCH, link=7)
+>>> draft.work("gemm", draft.lane("stream 7", device=0, stream=7), 6.0, 96.0, WorkKind.KERNEL, link=7)
 >>> timeline = draft.timeline()
 >>> len(timeline.calls), timeline.work.end_us[0].item()
 (1, 96.0)
@@ -13,7 +13,7 @@ A trace file, a live run and a pretend device all end in a `Timeline`. `Draft` c
 
 from __future__ import annotations
 
-from array import array
+import struct
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from typing import Any, TypeVar
@@ -147,7 +147,8 @@ class Timeline:
     @property
     def end_us(self) -> float:
         """When the last record ends: the length of the run."""
-        return max((float(s.end_us.max()) for s in (self.calls, self.operators, self.frames, self.regions, self.work) if len(s)), default=0.0)
+        spans: tuple[Spans, ...] = (self.calls, self.operators, self.frames, self.regions, self.work)
+        return max((float(s.end_us.max()) for s in spans if len(s)), default=0.0)
 
     def name(self, index: int) -> str:
         return "" if index < 0 else self.names[index]
@@ -158,18 +159,18 @@ class Timeline:
 
 
 class Draft:
-    """A timeline in the making. Columns are compact from the start: ten million records take some hundred bytes each less than objects would."""
+    """A timeline in the making. Records are packed rows from the start: a trace has millions, and as objects they would not fit."""
 
     def __init__(self, source: str, rank: int = 0) -> None:
         self.source, self.rank = source, rank
         self.names: dict[str, int] = {}
-        self.lanes: dict[str, int] = {}
-        self._lanes: list[Lane] = []
-        self.calls: dict[str, array[Any]] = _columns(kind="b", link="q", external="q")
-        self.operators: dict[str, array[Any]] = _columns(external="q", sequence="q", backward="b", stack="i")
-        self.frames: dict[str, array[Any]] = _columns(called_from="i")
-        self.regions: dict[str, array[Any]] = _columns()
-        self.device: dict[str, array[Any]] = _columns(kind="b", link="q")
+        self.lanes: list[Lane] = []
+        self._lane_of: dict[str, int] = {}
+        self.calls = Rows(kind="i1", link="i8", external="i8")
+        self.operators = Rows(external="i8", sequence="i8", backward="i1", stack="i4")
+        self.frames = Rows(called_from="i4")
+        self.regions = Rows()
+        self.device_work = Rows(kind="i1", link="i8")
         self.steps: list[Step] = []
         self.devices: tuple[str, ...] = ()
         self.origin_ns: int | None = None
@@ -181,49 +182,59 @@ class Draft:
 
     def lane(self, label: str, device: int | None = None, stream: int | None = None, process: int | None = None) -> int:
         """The index of a lane; the label tells lanes apart."""
-        if label not in self.lanes:
-            self.lanes[label] = len(self._lanes)
-            self._lanes.append(Lane(label, device, stream, process))
-        return self.lanes[label]
+        if label not in self._lane_of:
+            self._lane_of[label] = len(self.lanes)
+            self.lanes.append(Lane(label, device, stream, process))
+        return self._lane_of[label]
 
-    def call(self, name: str, lane: int, start_us: float, end_us: float, kind: CallKind, link: int = -1, external: int = -1) -> int:
-        return _append(self.calls, start_us, end_us, self.text(name), lane, kind, link, external)
+    def call(self, name: str, lane: int, start_us: float, end_us: float, kind: CallKind, link: int = -1, external: int = -1) -> None:
+        self.calls.add(start_us, end_us, self.text(name), lane, kind, link, external)
 
     def operator(
-        self, name: str, lane: int, start_us: float, end_us: float, external: int = -1, sequence: int = -1, backward: bool = False, stack: str = ""
-    ) -> int:
-        return _append(self.operators, start_us, end_us, self.text(name), lane, external, sequence, backward, self.text(stack) if stack else -1)
+        self,
+        name: str,
+        lane: int,
+        start_us: float,
+        end_us: float,
+        external: int = -1,
+        sequence: int = -1,
+        backward: bool = False,
+        stack: str = "",
+    ) -> None:
+        trace = self.text(stack) if stack else -1
+        self.operators.add(start_us, end_us, self.text(name), lane, external, sequence, backward, trace)
 
-    def frame(self, name: str, lane: int, start_us: float, end_us: float, called_from: str = "") -> int:
-        return _append(self.frames, start_us, end_us, self.text(name), lane, self.text(called_from) if called_from else -1)
+    def frame(self, name: str, lane: int, start_us: float, end_us: float, called_from: str = "") -> None:
+        self.frames.add(start_us, end_us, self.text(name), lane, self.text(called_from) if called_from else -1)
 
-    def region(self, name: str, lane: int, start_us: float, end_us: float) -> int:
-        return _append(self.regions, start_us, end_us, self.text(name), lane)
+    def region(self, name: str, lane: int, start_us: float, end_us: float) -> None:
+        self.regions.add(start_us, end_us, self.text(name), lane)
 
-    def work(self, name: str, lane: int, start_us: float, end_us: float, kind: WorkKind, link: int = -1) -> int:
-        return _append(self.device, start_us, end_us, self.text(name), lane, kind, link)
+    def work(self, name: str, lane: int, start_us: float, end_us: float, kind: WorkKind, link: int = -1) -> None:
+        self.device_work.add(start_us, end_us, self.text(name), lane, kind, link)
 
     def step(self, number: int, start_us: float, end_us: float) -> None:
         self.steps.append(Step(number, start_us, end_us))
 
     def timeline(self) -> Timeline:
         """The finished timeline: spans in order of start, the enclosing before the enclosed, time 0 at the first record."""
-        tables = [_finish(t) for t in (self.calls, self.operators, self.frames, self.regions, self.device)]
-        zero = min((float(t["start_us"][0]) for t in tables if len(t["start_us"])), default=0.0)
+        tables = [rows.columns() for rows in (self.calls, self.operators, self.frames, self.regions, self.device_work)]
+        starts = [float(t["start_us"][0]) for t in tables if len(t["start_us"])] + [s.start_us for s in self.steps]
+        zero = min(starts, default=0.0)
         for t in tables:
             t["start_us"] -= zero
             t["end_us"] -= zero
-        calls, operators, frames, regions, device = tables
+        calls, operators, frames, regions, work = tables
         return Timeline(
             source=self.source,
             rank=self.rank,
             names=tuple(self.names),
-            lanes=tuple(self._lanes),
+            lanes=tuple(self.lanes),
             calls=Calls(**calls),
             operators=Operators(**operators),
             frames=Frames(**frames),
             regions=Spans(**regions),
-            work=Work(**device),
+            work=Work(**work),
             steps=tuple(Step(s.number, s.start_us - zero, s.end_us - zero) for s in sorted(self.steps, key=lambda s: s.start_us)),
             origin_ns=None if self.origin_ns is None else self.origin_ns + round(zero * 1000),
             devices=self.devices,
@@ -231,20 +242,34 @@ class Draft:
         )
 
 
-def _columns(**extra: str) -> dict[str, array[Any]]:
-    return {name: array(code) for name, code in {"start_us": "d", "end_us": "d", "name": "i", "lane": "i", **extra}.items()}
+class Rows:
+    """A growing table of intervals with further columns, packed row after row."""
 
+    def __init__(self, **extra: str) -> None:
+        self.dtype = np.dtype([("start_us", "f8"), ("end_us", "f8"), ("name", "i4"), ("lane", "i4"), *extra.items()])
+        self.pack = struct.Struct("=ddii" + "".join({"i1": "b", "i4": "i", "i8": "q"}[code] for code in extra.values())).pack
+        self.packed = bytearray()
 
-def _append(columns: dict[str, array[Any]], *row: float) -> int:
-    for column, value in zip(columns.values(), row):
-        column.append(value)
-    return len(columns["lane"]) - 1
+    def add(self, *row: float) -> None:
+        """Append a row whole or, where a value does not fit its column, not at all (struct.error)."""
+        self.packed += self.pack(*row)
 
+    def __len__(self) -> int:
+        return len(self.packed) // self.dtype.itemsize
 
-def _finish(columns: dict[str, array[Any]]) -> dict[str, NDArray[Any]]:
-    found = {name: np.frombuffer(column, dtype=column.typecode) if len(column) else np.empty(0, column.typecode) for name, column in columns.items()}
-    start, end = found["start_us"], found["end_us"]
-    if len(start) and (np.any(start[1:] < start[:-1]) or np.any((start[1:] == start[:-1]) & (end[1:] > end[:-1]))):
-        order = np.lexsort((-end, start))
-        return {name: column[order] for name, column in found.items()}
-    return {name: column.copy() for name, column in found.items()}
+    def array(self) -> NDArray[Any]:
+        """The rows as they are, to be changed in place; no row can be added while the array lives."""
+        return np.frombuffer(self.packed, self.dtype)
+
+    def keep(self, rows: NDArray[Any]) -> None:
+        """Replace all rows."""
+        self.packed = bytearray(rows.tobytes())
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """One array per column, in order of start; of two rows that start together the longer comes first."""
+        rows = self.array()
+        start, end = rows["start_us"], rows["end_us"]
+        if np.any(start[1:] < start[:-1]) or np.any((start[1:] == start[:-1]) & (end[1:] > end[:-1])):
+            order = np.lexsort((-end, start))
+            return {name: rows[name][order] for name in self.dtype.names or ()}
+        return {name: rows[name].copy() for name in self.dtype.names or ()}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import orjson
 
-from ..stall import Report, Site, group
+from ..stall import Report, Site, StallGroup, group
+from ..timeline import Timeline
 
 
 def version_of_torchtally() -> str:
@@ -21,6 +23,24 @@ def site(s: Site | None) -> dict[str, Any] | None:
     return None if s is None else {"file": s.file, "line": s.line, "function": s.function, "code": s.code}
 
 
+def row_as_dict(g: StallGroup) -> dict[str, Any]:
+    """One entry of `stalls`."""
+    return {
+        "kind": g.kind,
+        "operator": g.operator,
+        "site": site(g.site),
+        "inner": site(g.inner),
+        "metric": g.metric,
+        "region": g.region,
+        "count": g.count,
+        "per_step": g.per_step,
+        "host_wait_us": g.host_wait_us,
+        "device_idle_us": g.device_idle_us,
+        "inferred": g.inferred,
+        "remedy": g.remedy,
+    }
+
+
 def as_dict(report: Report) -> dict[str, Any]:
     """The report in plain Python values, stalls grouped by site."""
     return {
@@ -30,27 +50,11 @@ def as_dict(report: Report) -> dict[str, Any]:
         "steps": report.steps,
         "duration_us": report.duration_us,
         "predicted": report.predicted,
-        "stalls": [
-            {
-                "kind": g.kind,
-                "operator": g.operator,
-                "site": site(g.site),
-                "inner": site(g.inner),
-                "metric": g.metric,
-                "region": g.region,
-                "count": g.count,
-                "per_step": g.per_step,
-                "host_wait_us": g.host_wait_us,
-                "device_idle_us": g.device_idle_us,
-                "inferred": g.inferred,
-                "remedy": g.remedy,
-            }
-            for g in group(report.stalls, report.steps)
-        ],
+        "stalls": [row_as_dict(g) for g in group(report.stalls, report.steps)],
         "gains": [{"what": g.what, "stalls": g.stalls, "saved_us": g.saved_us} for g in report.gains],
         "notes": list(report.notes),
     }
 
 
-def render(report: Report) -> bytes:
+def render(report: Report, timelines: Sequence[Timeline] = ()) -> bytes:
     return orjson.dumps(as_dict(report), option=orjson.OPT_INDENT_2)
