@@ -25,7 +25,7 @@ class Classifier(nn.Module):
         logits = self.net(x)
         loss = nn.functional.cross_entropy(logits, y)
         self.train_loss.update(loss)  # expect: read=2*steps, host_to_device=weight*steps
-        self.train_metrics.update(logits, y)  # expect: shape_read=steps
+        self.train_metrics.update(logits, y)  # expect: shape_read=2*steps
         return loss
 
     def on_train_epoch_end(self):

@@ -27,7 +27,7 @@ def intersection_over_union(logits, mask):
     pred = logits.argmax(1)
     keep = mask != IGNORE
     joint = CLASSES * mask[keep] + pred[keep]  # expect: shape_read=2*steps
-    confusion = torch.bincount(joint, minlength=CLASSES**2).view(CLASSES, CLASSES)  # expect: shape_read=steps
+    confusion = torch.bincount(joint, minlength=CLASSES**2).view(CLASSES, CLASSES)  # expect: shape_read=2*steps
     hit = confusion.diagonal()
     return (hit / (confusion.sum(0) + confusion.sum(1) - hit)).nanmean()
 
