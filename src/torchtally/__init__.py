@@ -1,1 +1,59 @@
 """PyTorch metrics that never make the host wait for the GPU, and a stall finder that shows what does wait."""
+
+from . import aggregation, classification, functional
+from .aggregation import CatMetric, MaxMetric, MeanMetric, MinMetric, SumMetric
+from .classification import (
+    Accuracy,
+    ConfusionMatrix,
+    F1Score,
+    FBetaScore,
+    HammingDistance,
+    NegativePredictiveValue,
+    Precision,
+    Recall,
+    Specificity,
+    StatScores,
+)
+from .collection import MetricCollection
+from .composition import CompositionalMetric
+from .errors import TallyError
+from .faults import FaultError, FaultWarning
+from .formula import Formula
+from .metric import Metric
+from .pending import Pending
+from .statistic import Input, Slot, Statistic
+from .virtual import register
+
+register()
+
+__all__ = [
+    "Accuracy",
+    "CatMetric",
+    "CompositionalMetric",
+    "ConfusionMatrix",
+    "F1Score",
+    "FBetaScore",
+    "FaultError",
+    "FaultWarning",
+    "Formula",
+    "HammingDistance",
+    "Input",
+    "MaxMetric",
+    "MeanMetric",
+    "Metric",
+    "MetricCollection",
+    "MinMetric",
+    "NegativePredictiveValue",
+    "Pending",
+    "Precision",
+    "Recall",
+    "Slot",
+    "Specificity",
+    "StatScores",
+    "Statistic",
+    "SumMetric",
+    "TallyError",
+    "aggregation",
+    "classification",
+    "functional",
+]

@@ -162,3 +162,10 @@ def test_what_is_no_report_is_refused_with_what_to_do(content, said):
 def test_a_missing_file_is_a_user_mistake(tmp_path):
     result = CliRunner().invoke(app, ["diff", str(tmp_path / "a.json"), str(tmp_path / "b.json")])
     assert isinstance(result.exception, TallyError) and "No such file" in str(result.exception)
+
+
+def test_a_stall_outside_the_steps_is_compared_too():
+    setup = replace(COPY, step=None)
+    within = replace(LOSS, step=0)
+    assert kinds(compared(report(within, setup), report(within, setup))) == [("same", "aten::copy_"), ("same", "aten::item")]
+    assert kinds(compared(report(within), report(within, setup))) == [("appeared", "aten::copy_"), ("same", "aten::item")]

@@ -144,3 +144,11 @@ def test_numbers_shares_and_paths():
     assert short_path("/opt/lib/site-packages/torch/a.py") == "torch/a.py"
     assert short_path("C:\\venv\\Lib\\site-packages\\torch\\a.py") == "torch/a.py"
     assert visible("a\tb\nc\x00") == "a b c\\x00"
+
+
+def test_stalls_outside_the_steps_do_not_count_per_step():
+    within = tuple(Stall("read", "aten::item", LOSS, step=n) for n in (0, 1))
+    setup = Stall("synchronize", "synchronize", MASK)
+    found = summarise(report(stalls=(*within, setup), duration_us=None))
+    assert (found.count, found.per_step) == (3, 1.0)
+    assert found.headline == "2 lines make the host wait 1 time per step."

@@ -1,6 +1,8 @@
 """Find what makes the host wait for the device: see the guide in docs/."""
 
+from .allowing import allow
+from .sources.live import watch
 from .sources.trace import read_trace, read_traces
 from .stall import Report, Site, Stall
 
-__all__ = ["Report", "Site", "Stall", "read_trace", "read_traces"]
+__all__ = ["Report", "Site", "Stall", "allow", "read_trace", "read_traces", "watch"]

@@ -95,14 +95,12 @@ def compare(before: Account, after: Account) -> Comparison:
         found, old, new = _pair(old, new, key)
         pairs += found
     pairs += [(b, None) for b in old] + [(None, a) for a in new]
-    changes = [Change(_what(result.often(b), result.often(a)), b, a) for b, a in pairs]
+    changes = [Change("went" if a is None else "appeared" if b is None else _what(result.often(b), result.often(a)), b, a) for b, a in pairs]
     changes.sort(key=lambda c: (ORDER.index(c.what), -abs(result.often(c.after) - result.often(c.before)), str(c.row.site), c.row.operator))
     return Comparison(before, after, tuple(changes), per_step)
 
 
 def _what(before: float, after: float) -> What:
-    if not before or not after:
-        return "appeared" if after else "went"
     if abs(after - before) <= 1e-9 * max(after, before):
         return "same"
     return "grew" if after > before else "shrank"

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from .allowing import allowed
 from .blame import REGIONS, Blame, Blamer, Line
 from .catalogue import Row
 from .ownership import Ownership
@@ -74,7 +75,7 @@ class Recorder:
 
     def __call__(self, row: Row, operator: str) -> None:
         self.device_work = True
-        if self._paused:
+        if self._paused or allowed(threading.get_ident()):
             return
         blame = self._blamer(sys._getframe(1))
         region = REGIONS.innermost()

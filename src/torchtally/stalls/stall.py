@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -106,7 +105,7 @@ def total(values: list[float | None]) -> float | None:
 def group(stalls: tuple[Stall, ...], steps: int | None) -> list[StallGroup]:
     """Stalls by site, kind, operator, metric and region, the most frequent first.
 
-    `per_step` is that of the rank that has most. Where any stall knows its step, those that know none happened outside the steps
+    `steps` is the sum over ranks, so `per_step` is that of the average rank. Where any stall knows its step, those that know none happened outside the steps
     (setting up, after the last step) and do not count.
     """
     marked = any(s.step is not None for s in stalls)
@@ -125,7 +124,7 @@ def group(stalls: tuple[Stall, ...], steps: int | None) -> list[StallGroup]:
                 metric=s.metric,
                 region=s.region,
                 count=len(members),
-                per_step=max(Counter(m.rank for m in members if m.step is not None or not marked).values(), default=0) / steps if steps else None,
+                per_step=sum(m.step is not None or not marked for m in members) / steps if steps else None,
                 host_wait_us=total([m.host_wait_us for m in members]),
                 device_idle_us=total([m.device_idle_us for m in members]),
                 inferred=any(m.inferred for m in members),

@@ -128,7 +128,10 @@ class Frames(Spans):
 
 @dataclass(frozen=True)
 class Timeline:
-    """One run of one rank. Time 0 is its first record; `origin_ns` is that moment since the Unix epoch, where known."""
+    """One run of one rank. Time 0 is its first record; `origin_ns` is that moment since the Unix epoch, where known.
+
+    `zero_us` is what the source's own clock showed at time 0: adding it leads back to the times of a trace file.
+    """
 
     source: str
     rank: int
@@ -143,6 +146,7 @@ class Timeline:
     origin_ns: int | None = None
     devices: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    zero_us: float = 0.0
 
     @property
     def end_us(self) -> float:
@@ -174,6 +178,7 @@ class Draft:
         self.steps: list[Step] = []
         self.devices: tuple[str, ...] = ()
         self.origin_ns: int | None = None
+        self.zero_us = 0.0
         self.notes: list[str] = []
 
     def text(self, name: str) -> int:
@@ -239,6 +244,7 @@ class Draft:
             origin_ns=None if self.origin_ns is None else self.origin_ns + round(zero * 1000),
             devices=self.devices,
             notes=tuple(self.notes),
+            zero_us=self.zero_us + zero,
         )
 
 

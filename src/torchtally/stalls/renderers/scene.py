@@ -57,10 +57,9 @@ def scene(report: Report, rows: Sequence[StallGroup], timelines: Sequence[Timeli
     """The timelines, their steps and their stalls; a stall names its row of the table by position."""
     names = Names()
     shortest = _shortest(timelines, budget)
-    offsets = _offsets(timelines)
     row_of = {_key(r): i for i, r in enumerate(rows)}
     ranks = []
-    for t, offset in sorted(zip(timelines, offsets), key=lambda pair: pair[0].rank):
+    for t, offset in sorted(zip(timelines, offsets(timelines)), key=lambda pair: pair[0].rank):
         stalls = [s for s in report.stalls if s.rank == t.rank and s.start_us is not None]
         lanes, hidden = _lanes(t, names, shortest)
         device = busy(t.work)
@@ -130,7 +129,7 @@ def _gaps(s: Stall, starts: Floats, ends: Floats) -> list[int]:
     """Where the device had nothing to do from the start of the wait to the next work after it: starts and lengths, the longest gaps only."""
     if not len(starts) or s.start_us is None or not s.device_idle_us:
         return []
-    begin, until = s.start_us, s.start_us + (s.host_wait_us or 0.0) + (s.launch_lag_us or 0.0)
+    begin, until = s.start_us, s.start_us + (s.host_wait_us or 0.0) + (s.device_idle_us if s.launch_lag_us is None else s.launch_lag_us)
     first, last = np.searchsorted(ends, begin, "right"), np.searchsorted(starts, until, "left")
     opens = np.concatenate([[begin], np.maximum(ends[first:last], begin)])
     closes = np.concatenate([starts[first:last], [until]])
@@ -143,7 +142,7 @@ def _ns(us: float | None) -> Any:
     return None if us is None else round(us * 1000)
 
 
-def _offsets(timelines: Sequence[Timeline]) -> list[float]:
+def offsets(timelines: Sequence[Timeline]) -> list[float]:
     """When each timeline starts on the common axis: by the clock where the clocks agree that they overlap, else all at 0."""
     origins = [t.origin_ns for t in timelines if t.origin_ns is not None]
     longest = max((t.end_us for t in timelines), default=0.0)
@@ -184,6 +183,7 @@ def _lanes(t: Timeline, names: Names, shortest: float) -> tuple[list[dict[str, A
         mine.sort(key=lambda i: -length[i])
         shown += sorted(mine[:LANES])
         hidden += len(mine[LANES:])
+    several = len({row.device for row in t.lanes if row.device is not None}) > 1
     found = []
     for i in shown:
         which = np.flatnonzero(lane == i)
@@ -193,7 +193,7 @@ def _lanes(t: Timeline, names: Names, shortest: float) -> tuple[list[dict[str, A
         row = t.lanes[i]
         found.append(
             {
-                "label": visible(row.label),
+                "label": visible(row.label if row.stream is None or several else f"stream {row.stream}"),
                 "device": row.device,
                 "tracks": _tracks(start[kept], end[kept], name[kept], paint[kept], t, names, DEPTH if row.device is None else 2),
                 "haze": _haze(start[dropped], end[dropped], t.end_us),

@@ -21,6 +21,7 @@ class Summary:
     detail: str
     rows: tuple[StallGroup, ...]
     count: int = 0
+    per_step: float | None = None
     host_wait_us: float | None = None
     device_idle_us: float | None = None
 
@@ -36,9 +37,10 @@ def summarise(report: Report, timelines: Sequence[Timeline] = ()) -> Summary:
     if not rows:
         return Summary(*_nothing(report, not timelines or any(len(t.work) for t in timelines)), rows=())
     count = sum(r.count for r in rows)
-    per_step = f" ({number(count / report.steps)} per step)" if report.steps else ""
+    per_step = sum(r.per_step or 0.0 for r in rows) if report.steps else None
+    often = "" if per_step is None else f" ({number(per_step)} per step)"
     wait, idle = total([r.host_wait_us for r in rows]), total([r.device_idle_us for r in rows])
-    figures = [f"{plural(count, 'stall')}{per_step}"]
+    figures = [f"{plural(count, 'stall')}{often}"]
     figures += [f"the host waited {duration(wait, report.predicted)}"] if wait is not None else []
     figures += [f"the device stood idle {duration(idle, report.predicted)} because of them"] if idle is not None else []
     if wait is None and idle is None:
@@ -46,7 +48,7 @@ def summarise(report: Report, timelines: Sequence[Timeline] = ()) -> Summary:
     detail = "; ".join(figures) + "."
     if report.predicted:
         detail += f" Times are predicted for {report.predicted}, not measured."
-    return Summary(_headline(report, rows, count), detail, tuple(rows), count, wait, idle)
+    return Summary(_headline(report, rows, count, per_step), detail, tuple(rows), count, per_step, wait, idle)
 
 
 def _nothing(report: Report, device_seen: bool) -> tuple[str, str]:
@@ -56,7 +58,7 @@ def _nothing(report: Report, device_seen: bool) -> tuple[str, str]:
     return "No stalls.", f"Nothing made the host wait for the device{steps}."
 
 
-def _headline(report: Report, rows: list[StallGroup], count: int) -> str:
+def _headline(report: Report, rows: list[StallGroup], count: int, per_step: float | None) -> str:
     lines = _places(rows)
     for figure, verb in (("device_idle_us", "cost"), ("host_wait_us", "hold the host up for")):
         costs = [getattr(r, figure) for r in rows]
@@ -70,7 +72,7 @@ def _headline(report: Report, rows: list[StallGroup], count: int) -> str:
         share = percent(min(1.0, part / report.duration_us))
         said = f"would {verb}" if report.predicted else _agree(verb, named)
         return f"{subject} {said} {least}{share} of {'the step' if report.steps else 'the run'}{f' on {report.predicted}' if report.predicted else ''}."
-    often = f"{plural(count / report.steps, 'time')} per step" if report.steps else plural(count, "time")
+    often = f"{plural(per_step, 'time')} per step" if per_step is not None else plural(count, "time")
     return f"{_lines(rows, lines)} {_agree('make', lines)} the host wait {often}."
 
 

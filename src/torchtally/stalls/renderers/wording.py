@@ -18,11 +18,11 @@ KINDS: dict[Kind, str] = {
     "print": "prints a device tensor",
 }
 UNKNOWN = "unknown"
-_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 
 
 def visible(text: str) -> str:
-    """The text with control and direction characters spelt out: a name from a trace must not steer a terminal or reverse a line."""
+    """The text with what no one can see spelt out: a name from a trace must not steer a terminal or reverse a line, and half a character cannot be written."""
     return _INVISIBLE.sub(lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", text.replace("\t", " ").replace("\n", " "))
 
 
@@ -80,9 +80,13 @@ def place(site: Site | None) -> str:
     return f"{text} in {site.function}" if site.function else text
 
 
+def cause_of(kind: Kind, operator: str) -> str:
+    return f"{KINDS.get(kind, kind)} ({operator})"
+
+
 def cause(row: StallGroup) -> str:
     """What the line does that waits, and within what."""
-    parts = [f"{KINDS.get(row.kind, row.kind)} ({row.operator})"]
+    parts = [cause_of(row.kind, row.operator)]
     parts += [f"metric {row.metric}"] if row.metric else []
     region = region_of(row)
     parts += [f"region {region}"] if region else []

@@ -245,7 +245,8 @@ class Records:
                 draft.step(int(found[1]), float(row["start_us"]), float(row["end_us"]))
         if self._unreadable:
             draft.notes.append(f"{self._unreadable:,} events have fields that make no sense and are missing")
-        zero_ns = int((self._zero or 0.0) * 1000)
+        draft.zero_us = self._zero or 0.0
+        zero_ns = int(draft.zero_us * 1000)
         if self.base_ns is not None:
             draft.origin_ns = self.base_ns + zero_ns
         elif zero_ns > EPOCH_US * 1000:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from ...errors import TallyError
 from ..timeline import Timeline
-from .events import Damage, Events, unpacked
+from .events import Damage, Event, Events, unpacked
 from .records import Records, memory_left
 
 Progress = Callable[[int], None]
@@ -56,6 +56,12 @@ def read_trace(path: str | Path, progress: Progress | None = None) -> Timeline:
     finally:
         if collecting:
             gc.enable()
+
+
+def events_of(path: str | Path) -> Iterator[list[Event]]:
+    """The events of a trace file as they stand in it, in blocks; those that are no JSON are mended or left out. Metadata of the file are not read."""
+    path, damage = Path(path), Damage()
+    return iter(Events(path, unpacked(path, damage), damage))
 
 
 def read_traces(paths: Iterable[str | Path], progress: Progress | None = None) -> list[Timeline]:

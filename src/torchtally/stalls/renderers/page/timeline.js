@@ -8,7 +8,6 @@
   const gutter = document.getElementById("gutter"), tip = document.getElementById("tip");
   const selected = document.getElementById("selected"), range = document.getElementById("range"), stepNow = document.getElementById("step-now");
   const RULER = 24, HEAD = 22, TRACK = 14, THIN = 8, WAITS = 14, GAP = 6, SHORTEST_VIEW = 200;
-  const [REGION, OPERATOR, CALL, KERNEL, COPY] = [0, 1, 2, 3, 4];
 
   // ---- data ----
   const unpack = (track, offset) => {
@@ -59,14 +58,26 @@
         gutter.append(b);
       }
       y += head ? HEAD : GAP;
-      const lane = (l, tracks, tall) => { label(l.label, y - 1 + Math.max(0, (tracks.length * tall - 16) / 2)); tracks.forEach((t) => { layout.push({ kind: "track", r, lane: l, track: t, y, h: tall - 1, haze: t === tracks[0] ? l.haze : [] }); y += tall; }); if (!tracks.length) { layout.push({ kind: "track", r, lane: l, track: null, y, h: tall - 1, haze: l.haze }); y += tall; } y += GAP; };
+      const band = (label, onDevice, tracks, h, haze) => { layout.push({ kind: "tracks", r, label, onDevice, tracks, y, h: h - 1, haze }); y += h; };
+      const lane = (l, h) => {
+        label(l.label, y - 1 + Math.max(0, (l.tracks.length * h - 16) / 2));
+        if (l.tracks.length) l.tracks.forEach((t, i) => band(l.label, l.device !== null, [t], h, i ? [] : l.haze));
+        else band(l.label, l.device !== null, [], h, l.haze);
+        y += GAP;
+      };
+      const folded = (text, onDevice, lanes) => {
+        if (!lanes.length) return;
+        label(text, y - 2);
+        band(text, onDevice, lanes.flatMap((l) => l.tracks.slice(0, 1)), THIN + 5, lanes[0].haze);
+        y += GAP;
+      };
       const hosts = r.lanes.filter((l) => l.device === null), devices = r.lanes.filter((l) => l.device !== null);
-      for (const l of r.open ? hosts : hosts.slice(0, 1)) lane(l, r.open ? l.tracks : l.tracks.slice(0, 1), r.open ? TRACK : THIN + 2);
+      if (r.open) hosts.forEach((l) => lane(l, TRACK)); else folded("host", false, hosts);
       label("waits", y - 1);
       layout.push({ kind: "waits", r, y, h: WAITS });
       y += WAITS + GAP;
       const firstDevice = y;
-      for (const l of r.open ? devices : devices.slice(0, 1)) lane(l, r.open ? l.tracks : l.tracks.slice(0, 1), r.open ? TRACK + 4 : THIN + 4);
+      if (r.open) devices.forEach((l) => lane(l, TRACK + 4)); else folded("device", true, devices);
       layout.unshift({ kind: "rank", r, y: top, h: y - top, deviceTop: firstDevice, deviceHeight: y - firstDevice - GAP });
     }
     height = y + 2;
@@ -79,6 +90,7 @@
   section.append(probe);
   const readColours = () => {
     for (const name of ["ink", "soft", "line", "rest", "wait", "wait-soft", "busy", "copy", "host", "host-soft", "sheet", "on-busy", "on-host"]) { probe.style.color = `var(--${name})`; colour[name] = getComputedStyle(probe).color; }
+    // in the order of scene.py's Paint: region, operator, call, kernel, copy
     colour.paint = [colour.host, colour["host-soft"], colour.host, colour.busy, colour.copy];
     colour.text = [colour["on-host"], colour["on-host"], colour["on-host"], colour["on-busy"], colour["on-busy"]];
     const tile = document.createElement("canvas");
@@ -106,16 +118,15 @@
       else i = Math.max(i + 1, firstEndAfter(ends, view.from + (Math.floor(x) + 1) / k));
     }
   };
-  const drawTrack = (g, band, k) => {
-    const { track, y, h, haze, r } = band;
+  const drawTracks = (g, band, k) => {
+    const { y, h, haze, r } = band;
     if (haze.length) {
       const cell = (r.to - r.from) / haze.length;
-      g.fillStyle = band.lane.device === null ? colour.host : colour.busy;
+      g.fillStyle = band.onDevice ? colour.busy : colour.host;
       for (let i = Math.max(0, Math.floor((view.from - r.from) / cell)); i < haze.length && r.from + i * cell < view.to; i++) if (haze[i]) { g.globalAlpha = 0.15 + 0.0045 * haze[i]; g.fillRect((r.from + i * cell - view.from) * k, y, Math.max(cell * k, 0.5), h); }
       g.globalAlpha = 1;
     }
-    if (!track) return;
-    spans(g, track.end, track.start, k, (i, x, w) => {
+    for (const track of band.tracks) spans(g, track.end, track.start, k, (i, x, w) => {
       const left = Math.max(x, -2), right = Math.min(x + w, width + 2), paint = track.paint[i];
       g.fillStyle = colour.paint[paint];
       g.fillRect(left, y, Math.max(right - left - (w > 4 ? 1 : 0), 0.8), h);
@@ -183,7 +194,7 @@
         });
         if (several) { g.fillStyle = colour.line; g.fillRect(0, band.y, width, 1); }
         drawIdle(g, band, k);
-      } else if (band.kind === "track") drawTrack(g, band, k);
+      } else if (band.kind === "tracks") drawTracks(g, band, k);
       else drawStalls(g, band, k);
     }
     paintOverview();
@@ -203,7 +214,7 @@
       }
       g.fillStyle = colour.wait;
       let last = -9;
-      for (const s of r.stalls) { const x = (s.from - whole.from) * k, wide = (s.to - s.from) * k; if (row !== null && s.row !== row) continue; if (x - last < 0.7 && wide < 1) continue; g.fillRect(x, y, Math.max(wide, 1.2), h); last = x; }
+      for (const s of r.stalls) { const x = (s.from - whole.from) * k, wide = (s.to - s.from) * k; if (row !== null && s.row !== row) continue; if (x - last < 0.7 && wide < 1) continue; g.fillRect(x, y, Math.max(wide, 1.2), h * 0.56); last = x; }
     });
     const a = (view.from - whole.from) * k, b = (view.to - whole.from) * k;
     if (a > 0.5 || b < w - 0.5) {
@@ -304,9 +315,10 @@
         for (const s of band.r.stalls) if (s.from - slack <= t && t <= Math.max(s.to, s.from) + slack && (!best || (row !== null && s.row === row) || s.to - s.from > best.to - best.from)) best = s;
         return best && { stall: best };
       }
-      if (!band.track) return null;
-      const i = firstEndAfter(band.track.end, t - slack);
-      if (i < band.track.start.length && band.track.start[i] <= t + slack) return { name: data.names[band.track.name[i]], from: band.track.start[i], to: band.track.end[i], lane: band.lane.label };
+      for (const track of band.tracks) {
+        const i = firstEndAfter(track.end, t - slack);
+        if (i < track.start.length && track.start[i] <= t + slack) return { name: data.names[track.name[i]], from: track.start[i], to: track.end[i], lane: band.label };
+      }
       return null;
     }
     return null;

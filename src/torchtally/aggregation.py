@@ -1,0 +1,174 @@
+"""Means, sums, extremes and concatenation of numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .formula import Formula, feeds
+from .statistics import Average, Extreme, NumberSamples
+from .statistics.averages import COMPACT, compact, nan_strategy_of
+
+Value = float | int | Tensor
+
+
+class BaseAggregator(Formula):
+    """A metric of plain numbers. Python numbers and CPU tensors stay on the host, wherever the metric is."""
+
+    entries: tuple[str, ...] = ("value",)
+    higher_is_better = None
+
+    def __init__(self, statistic: Any, nan_strategy: str | float, **kwargs: Any) -> None:
+        super().__init__(statistic, **kwargs)
+        self.nan_strategy = nan_strategy
+
+
+class MeanMetric(BaseAggregator):
+    """Weighted mean of the elements; NaN before the first.
+
+    `value` is a number or a tensor of any shape, `weight` a number or a tensor that broadcasts with it. NaN among them is an "error", left
+    out with a warning ("warn"), left out ("ignore"), let through ("disable"), or counted as the number given as `nan_strategy`, with the
+    weight of the element. On a device an error or warning waits for `compute` or `fetch`.
+
+    >>> from torch import tensor
+    >>> mean = MeanMetric()
+    >>> mean.update(1.0)
+    >>> mean.update(tensor([2.0, 6.0]), weight=0.5)
+    >>> mean.compute()
+    tensor(2.5000)
+    """
+
+    entries = ("value", "weight")
+
+    def __init__(self, nan_strategy: str | float = "warn", **kwargs: Any) -> None:
+        super().__init__(Average(nan_strategy_of(nan_strategy, type(self).__name__)), nan_strategy, **kwargs)
+
+    @feeds
+    def update(self, value: Value, weight: Value | None = None) -> None:
+        ledger = self.ledger
+        if ledger.shared:
+            ledger = self._leave()
+        if weight is None and not torch.compiler.is_compiling():
+            number: Any = value
+            if type(value) is Tensor and value.is_cpu and value.numel() == 1 and not value.requires_grad:
+                number = value.item()
+            if type(number) is float and number == number:  # the host lane: no tensor is touched
+                values = ledger.lanes[0][0]
+                values.append(number)
+                if len(values) >= COMPACT:
+                    compact(ledger.lanes[0])
+                ledger.clock.count += 1
+                ledger.reduced = None
+                return
+        self._add(value, 1.0 if weight is None else weight)
+
+    def value(self, totals: Any) -> Tensor:
+        return totals.total / totals.weight
+
+
+class SumMetric(BaseAggregator):
+    """Sum of the elements; 0 before the first.
+
+    `value` is a number or a tensor of any shape; NaN is treated as in `MeanMetric`.
+
+    >>> from torch import tensor
+    >>> total = SumMetric()
+    >>> total.update(1)
+    >>> total.update(tensor([2.0, 3.0]))
+    >>> total.compute()
+    tensor(6.)
+    """
+
+    def __init__(self, nan_strategy: str | float = "warn", **kwargs: Any) -> None:
+        super().__init__(Average(nan_strategy_of(nan_strategy, type(self).__name__)), nan_strategy, **kwargs)
+
+    @feeds
+    def update(self, value: Value) -> None:
+        self._add(value)
+
+    def value(self, totals: Any) -> Tensor:
+        return totals.total.clone()
+
+
+class MaxMetric(BaseAggregator):
+    """The largest element; -inf before the first.
+
+    `value` is a number or a tensor of any shape; NaN is treated as in `MeanMetric`.
+
+    >>> from torch import tensor
+    >>> largest = MaxMetric()
+    >>> largest.update(tensor([2.0, 3.0]))
+    >>> largest.update(1)
+    >>> largest.compute()
+    tensor(3.)
+    """
+
+    full_state_update = True
+
+    def __init__(self, nan_strategy: str | float = "warn", **kwargs: Any) -> None:
+        super().__init__(Extreme(True, nan_strategy_of(nan_strategy, type(self).__name__)), nan_strategy, **kwargs)
+
+    @feeds
+    def update(self, value: Value) -> None:
+        self._add(value)
+
+    def value(self, totals: Any) -> Tensor:
+        return totals.best.clone()
+
+
+class MinMetric(BaseAggregator):
+    """The smallest element; inf before the first.
+
+    `value` is a number or a tensor of any shape; NaN is treated as in `MeanMetric`.
+
+    >>> from torch import tensor
+    >>> smallest = MinMetric()
+    >>> smallest.update(tensor([2.0, 3.0]))
+    >>> smallest.update(1)
+    >>> smallest.compute()
+    tensor(1.)
+    """
+
+    full_state_update = True
+
+    def __init__(self, nan_strategy: str | float = "warn", **kwargs: Any) -> None:
+        super().__init__(Extreme(False, nan_strategy_of(nan_strategy, type(self).__name__)), nan_strategy, **kwargs)
+
+    @feeds
+    def update(self, value: Value) -> None:
+        self._add(value)
+
+    def value(self, totals: Any) -> Tensor:
+        return totals.best.clone()
+
+
+class CatMetric(BaseAggregator):
+    """All elements in the order seen, in one vector or along the first dimension; memory grows with the data.
+
+    `value` is a number or a tensor. NaN is treated as in `MeanMetric`; elements left out change the length, so tensors with NaN left out
+    are flattened.
+
+    >>> from torch import tensor
+    >>> everything = CatMetric()
+    >>> everything.update(1)
+    >>> everything.update(tensor([2.0, 3.0]))
+    >>> everything.compute()
+    tensor([1., 2., 3.])
+    """
+
+    def __init__(self, nan_strategy: str | float = "warn", **kwargs: Any) -> None:
+        super().__init__(NumberSamples(nan_strategy_of(nan_strategy, type(self).__name__)), nan_strategy, **kwargs)
+
+    @feeds
+    def update(self, value: Value) -> None:
+        self._add(value)
+
+    def value(self, pieces: list[Tensor]) -> Tensor:
+        if not pieces:
+            return torch.zeros(0, device=self.device)
+        joined = torch.cat([torch.atleast_1d(x) for x in pieces])
+        if self.statistics[0].nan in ("error", "warn", "ignore") and joined.is_floating_point() and not joined.is_cpu:  # type: ignore[attr-defined]
+            return joined[~joined.isnan()]  # on a device NaN is dropped only now, when the length may depend on data
+        return joined

@@ -1,0 +1,135 @@
+"""Confusion matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..formula import Formula, feeds
+from ..statistics import Confusion, Counts, Decisions, LabelCounts, Labels
+from .options import ClassificationTask, checked
+
+
+def normalized(matrix: Tensor, how: str | None) -> Tensor:
+    """Counts, or their shares: of each true class ("true"), of each predicted class ("pred"), or of all. Of nothing, the share is 0."""
+    if how in ("none", None):
+        return matrix.long()
+    matrix = matrix.double()
+    dims = {"true": (-1,), "pred": (-2,), "all": (-2, -1)}[how]  # type: ignore[index]  # None was handled above
+    return (matrix / matrix.sum(dims, keepdim=True)).nan_to_num(nan=0.0)
+
+
+class ConfusionFormula(Formula):
+    """Predictions against targets."""
+
+    is_differentiable = False
+    normalize: str | None
+
+    @feeds
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        self._add(preds, target)
+
+
+def _square(c: Counts) -> Tensor:
+    return torch.stack([torch.stack([c.tn, c.fp], -1), torch.stack([c.fn, c.tp], -1)], -2)
+
+
+class BinaryConfusionMatrix(ConfusionFormula):
+    """How often 0 and 1 (columns) were predicted for true 0 and 1 (rows).
+
+    `preds` are labels, probabilities or logits, `target` labels, of equal shape `(N, ...)`. The value is `(2, 2)`, int64 unless
+    `normalize` is "true", "pred" or "all".
+
+    >>> from torch import tensor
+    >>> BinaryConfusionMatrix()(tensor([0.2, 0.8, 0.6, 0.3]), tensor([0, 1, 0, 1]))
+    tensor([[1, 1],
+            [1, 1]])
+    """
+
+    def __init__(
+        self,
+        threshold: float = 0.5,
+        ignore_index: int | None = None,
+        normalize: str | None = None,
+        validate_args: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        checked(self, threshold=threshold, ignore_index=ignore_index, normalize=normalize)
+        super().__init__(LabelCounts(Decisions(float(threshold), ignore_index)), validate_args=validate_args, **kwargs)
+
+    def value(self, c: Counts) -> Tensor:
+        return normalized(_square(c), self.normalize)
+
+
+class MulticlassConfusionMatrix(ConfusionFormula):
+    """How often each class (column) was predicted for each true class (row).
+
+    `preds` are scores `(N, C, ...)` or labels `(N, ...)`, `target` labels `(N, ...)`. The value is `(C, C)`, int64 unless `normalize` is
+    "true" (rows sum to 1), "pred" (columns do) or "all".
+
+    >>> from torch import tensor
+    >>> MulticlassConfusionMatrix(num_classes=3)(tensor([2, 1, 0, 1]), tensor([2, 1, 0, 0]))
+    tensor([[1, 1, 0],
+            [0, 1, 0],
+            [0, 0, 1]])
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        ignore_index: int | None = None,
+        normalize: str | None = None,
+        validate_args: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        checked(self, num_classes=num_classes, ignore_index=ignore_index, normalize=normalize)
+        super().__init__(Confusion(Labels(num_classes, ignore_index)), validate_args=validate_args, **kwargs)
+
+    def value(self, matrix: Tensor) -> Tensor:
+        return normalized(matrix, self.normalize)
+
+
+class MultilabelConfusionMatrix(ConfusionFormula):
+    """For each label, how often 0 and 1 (columns) were predicted for true 0 and 1 (rows).
+
+    `preds` are labels, probabilities or logits, `target` labels, both `(N, L, ...)`. The value is `(L, 2, 2)`, int64 unless `normalize`
+    is "true", "pred" or "all".
+
+    >>> from torch import tensor
+    >>> MultilabelConfusionMatrix(num_labels=2)(tensor([[0, 1], [1, 1]]), tensor([[0, 1], [0, 1]])).tolist()
+    [[[1, 1], [0, 0]], [[0, 0], [0, 2]]]
+    """
+
+    def __init__(
+        self,
+        num_labels: int,
+        threshold: float = 0.5,
+        ignore_index: int | None = None,
+        normalize: str | None = None,
+        validate_args: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        checked(self, num_labels=num_labels, threshold=threshold, ignore_index=ignore_index, normalize=normalize)
+        super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, num_labels)), validate_args=validate_args, **kwargs)
+
+    def value(self, c: Counts) -> Tensor:
+        return normalized(_square(c), self.normalize)
+
+
+class ConfusionMatrix(ClassificationTask):
+    """Predictions against targets; see the class of each task.
+
+    >>> from torch import tensor
+    >>> ConfusionMatrix(task="multiclass", num_classes=2)(tensor([0, 1, 1]), tensor([0, 1, 0]))
+    tensor([[1, 1],
+            [0, 1]])
+    """
+
+    tasks = {"binary": BinaryConfusionMatrix, "multiclass": MulticlassConfusionMatrix, "multilabel": MultilabelConfusionMatrix}
+    defaults = {}
+
+    @classmethod
+    def _order(cls) -> tuple[str, ...]:
+        return ("threshold", "num_classes", "num_labels", "normalize", "ignore_index", "validate_args")

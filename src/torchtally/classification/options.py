@@ -1,0 +1,87 @@
+"""Constructor arguments of classification metrics: checked once, and passed on by the `task=` fronts."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, ClassVar
+
+from ..metric import Metric
+
+TASKS = ("binary", "multiclass", "multilabel")
+
+
+def checked(metric: Metric, **options: Any) -> None:
+    """Raise where an option is impossible; otherwise keep them on the metric."""
+    name = type(metric).__name__
+    for option, x in options.items():
+        problem = _problem(option, x, options)
+        if problem:
+            raise ValueError(f"{name}: {option} is {x!r}; expected {problem}.")
+    metric.__dict__.update(options)
+
+
+def _whole(x: Any) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool)
+
+
+def _problem(option: str, x: Any, options: dict[str, Any]) -> str | None:
+    """What was expected of an option, None where it is as expected."""
+    if option == "num_classes":
+        if x is None:
+            return None if options.get("average") == "micro" else "a number of classes; it can be left out only with average='micro'"
+        return None if _whole(x) and x >= 1 else "an integer of at least 1"
+    if option == "num_labels":
+        return None if _whole(x) and x >= 1 else "an integer of at least 1"
+    if option == "average":
+        return None if x in ("micro", "macro", "weighted", "none", None) else "'micro', 'macro', 'weighted', 'none' or None"
+    if option == "top_k":
+        classes = options.get("num_classes")
+        if not _whole(x) or x < 1:
+            return "an integer of at least 1"
+        return None if classes is None or x <= classes else f"at most num_classes={classes}"
+    if option == "threshold":
+        return None if isinstance(x, int | float) and not isinstance(x, bool) and 0 <= x <= 1 else "a number in [0, 1]"
+    if option == "multidim_average":
+        return None if x in ("global", "samplewise") else "'global' or 'samplewise'"
+    if option == "ignore_index":
+        return None if x is None or _whole(x) else "an integer or None"
+    if option == "zero_division":
+        return None if isinstance(x, int | float) and (x != x or 0 <= x <= 1) else "0, 1 or nan"
+    if option == "normalize":
+        return None if x in ("true", "pred", "all", "none", None) else "'true', 'pred', 'all', 'none' or None"
+    if option == "beta":
+        return None if isinstance(x, int | float) and not isinstance(x, bool) and x > 0 else "a number above 0"
+    return None
+
+
+class ClassificationTask(Metric):
+    """`Name(task="binary" | "multiclass" | "multilabel", …)` makes the metric of that task.
+
+    Arguments that the task has no use for are left out, as in `Accuracy(task="binary", num_classes=2)`. The default average is "micro".
+    """
+
+    tasks: ClassVar[dict[str, type[Metric]]]
+    defaults: ClassVar[dict[str, Any]] = {"average": "micro"}
+
+    _ALL = ("threshold", "num_classes", "num_labels", "average", "multidim_average", "top_k", "ignore_index", "validate_args")
+
+    def __new__(cls, task: str, *args: Any, **options: Any) -> Any:
+        if "tasks" not in cls.__dict__:
+            return super().__new__(cls)
+        if task not in cls.tasks:
+            raise ValueError(f"{cls.__name__}: task is {task!r}; expected one of {list(cls.tasks)}.")
+        made = cls.tasks[task]
+        takes = inspect.signature(made.__init__).parameters
+        order = [p for p in cls._order() if p != "task"]
+        if len(args) > len(order):
+            raise TypeError(f"{cls.__name__} takes at most {len(order) + 1} positional arguments; {len(args) + 1} were given.")
+        given = {**cls.defaults, **dict(zip(order, args)), **options}
+        for needed, of in (("num_classes", "multiclass"), ("num_labels", "multilabel")):
+            if task == of and needed in takes and takes[needed].default is inspect.Parameter.empty and given.get(needed) is None:
+                raise ValueError(f"{cls.__name__}: task is {task!r} but {needed} is missing; expected an integer.")
+        return made(**{k: v for k, v in given.items() if k in takes or k not in cls._order()})
+
+    @classmethod
+    def _order(cls) -> tuple[str, ...]:
+        """Positional arguments after `task`."""
+        return cls._ALL

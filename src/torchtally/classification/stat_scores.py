@@ -1,0 +1,210 @@
+"""Bases of metrics that are a ratio of true and false positives and negatives, and the counts themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..formula import Formula, feeds
+from ..statistics import ClassCounts, Counts, Decisions, Hits, LabelCounts, Labels
+from .options import ClassificationTask, checked
+
+AVERAGES = ("micro", "macro", "weighted", "none", None)
+
+
+def ratio(a: Tensor, b: Tensor) -> Tensor:
+    """a / b, NaN where both are zero: undefined, and up to `zero_division` what it counts as."""
+    return a / b
+
+
+def averaged(score: Tensor, counts: Counts, how: str | None, zero_division: float, present_only: bool) -> Tensor:
+    """The mean of a score per class; undefined scores count as `zero_division`, or are left out where that is NaN.
+
+    "macro" weighs classes alike (with `present_only`, those that occur in predictions or targets), "weighted" by their targets.
+    """
+    defined = score if zero_division != zero_division else score.nan_to_num(nan=zero_division)
+    if how in ("none", None):
+        return defined
+    weight = counts.tp + counts.fn if how == "weighted" else torch.ones_like(score)
+    if present_only and how == "macro":
+        weight = weight.masked_fill((counts.tp + counts.fp + counts.fn).eq(0), 0.0)
+    if counts.averaged is not None:
+        weight = weight * counts.averaged
+    weight = weight.masked_fill(defined.isnan(), 0.0)
+    mean = (weight * defined.nan_to_num(nan=0.0)).sum(-1) / weight.sum(-1)
+    return mean if zero_division != zero_division else mean.nan_to_num(nan=zero_division)
+
+
+class RateMetric(Formula):
+    """A rate of counts: `rate` per class, averaged as asked."""
+
+    higher_is_better: bool | None = True
+    is_differentiable = False
+    plot_lower_bound = 0.0
+    plot_upper_bound: float | None = 1.0
+
+    average: str | None
+    zero_division: float
+    present_only = False
+
+    @feeds
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        self._add(preds, target)
+
+    def rate(self, c: Counts) -> Tensor:
+        """The metric of each class, NaN where it is undefined."""
+        raise NotImplementedError
+
+    def value(self, c: Counts) -> Tensor:
+        if self.average == "micro":
+            score = self.rate(c if isinstance(self.statistics[0], Hits) else c.micro())
+            return score if self.zero_division != self.zero_division else score.nan_to_num(nan=self.zero_division)
+        return averaged(self.rate(c), c, self.average, self.zero_division, self.present_only)
+
+
+class BinaryRate(RateMetric):
+    """`threshold` decides scores; a batch with a score outside [0, 1] is taken for logits."""
+
+    def __init__(
+        self,
+        threshold: float = 0.5,
+        multidim_average: str = "global",
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        zero_division: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        checked(self, threshold=threshold, multidim_average=multidim_average, ignore_index=ignore_index, zero_division=zero_division)
+        samplewise = multidim_average == "samplewise"
+        super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, None, samplewise)), validate_args=validate_args, **kwargs)
+        self.average = "none"
+
+
+class MulticlassRate(RateMetric):
+    """Rates over classes; "micro" needs two counts, the other averages three vectors of `num_classes`."""
+
+    present_only = True
+
+    def __init__(
+        self,
+        num_classes: int | None = None,
+        top_k: int = 1,
+        average: str | None = "macro",
+        multidim_average: str = "global",
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        zero_division: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        checked(
+            self,
+            num_classes=num_classes,
+            top_k=top_k,
+            average=average,
+            multidim_average=multidim_average,
+            ignore_index=ignore_index,
+            zero_division=zero_division,
+        )
+        labels = Labels(num_classes, ignore_index, top_k, multidim_average == "samplewise")
+        super().__init__(Hits(labels) if average == "micro" else ClassCounts(labels), validate_args=validate_args, **kwargs)
+
+
+class MultilabelRate(RateMetric):
+    """Rates over labels, each decided on its own by `threshold`."""
+
+    def __init__(
+        self,
+        num_labels: int,
+        threshold: float = 0.5,
+        average: str | None = "macro",
+        multidim_average: str = "global",
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        zero_division: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        checked(
+            self,
+            num_labels=num_labels,
+            threshold=threshold,
+            average=average,
+            multidim_average=multidim_average,
+            ignore_index=ignore_index,
+            zero_division=zero_division,
+        )
+        decisions = Decisions(float(threshold), ignore_index, num_labels, multidim_average == "samplewise")
+        super().__init__(LabelCounts(decisions), validate_args=validate_args, **kwargs)
+
+
+class StatScoresFormula(RateMetric):
+    """The counts themselves and the support, last dimension `(tp, fp, tn, fn, tp + fn)`."""
+
+    higher_is_better = None
+    plot_lower_bound = 0.0
+    plot_upper_bound = None
+
+    def value(self, c: Counts) -> Tensor:
+        scores = torch.stack([c.tp, c.fp, c.tn, c.fn, c.tp + c.fn], -1)
+        flat = isinstance(self.statistics[0], Hits) or scores.ndim == (1 if not self._samplewise else 2)
+        if flat or self.average in ("none", None):
+            return scores.long()
+        if self.average == "micro":
+            return scores.sum(-2).long()
+        if self.average == "macro":
+            return scores.mean(-2)
+        weight = c.tp + c.fn
+        return (scores * (weight / weight.sum(-1, keepdim=True)).nan_to_num(nan=0.0)[..., None]).sum(-2)
+
+    @property
+    def _samplewise(self) -> bool:
+        return bool(self.__dict__["multidim_average"] == "samplewise")
+
+
+class BinaryStatScores(StatScoresFormula, BinaryRate):
+    """True positives, false positives, true negatives, false negatives and support of yes/no predictions.
+
+    `preds` are labels, probabilities or logits, `target` labels, of equal shape `(N, ...)`. The result is int64 `(5,)`, or `(N, 5)` with
+    `multidim_average="samplewise"`. Raises ValueError on unequal shapes and FaultError on impossible labels.
+
+    >>> from torch import tensor
+    >>> BinaryStatScores()(tensor([0.1, 0.9, 0.8, 0.3]), tensor([0, 1, 0, 1]))
+    tensor([1, 1, 1, 1, 2])
+    """
+
+
+class MulticlassStatScores(StatScoresFormula, MulticlassRate):
+    """True positives, false positives, true negatives, false negatives and support, one class against the others.
+
+    `preds` are scores `(N, C, ...)` or labels `(N, ...)`, `target` labels `(N, ...)`. The result is `(5,)`, `(C, 5)` with
+    `average="none"`, with N before it if samplewise; int64 unless averaged by "macro" or "weighted".
+
+    >>> from torch import tensor
+    >>> MulticlassStatScores(num_classes=3, average="micro")(tensor([2, 1, 0, 1]), tensor([2, 1, 0, 0]))
+    tensor([3, 1, 7, 1, 4])
+    """
+
+
+class MultilabelStatScores(StatScoresFormula, MultilabelRate):
+    """True positives, false positives, true negatives, false negatives and support of each label.
+
+    `preds` are labels, probabilities or logits, `target` labels, both `(N, L, ...)`. The result is `(5,)`, `(L, 5)` with
+    `average="none"`, with N before it if samplewise; int64 unless averaged by "macro" or "weighted".
+
+    >>> from torch import tensor
+    >>> MultilabelStatScores(num_labels=2, average="none")(tensor([[0, 1], [1, 1]]), tensor([[0, 1], [0, 1]]))
+    tensor([[0, 1, 1, 0, 0],
+            [2, 0, 0, 0, 2]])
+    """
+
+
+class StatScores(ClassificationTask):
+    """True and false positives and negatives, and support; see the class of each task.
+
+    >>> from torch import tensor
+    >>> StatScores(task="binary")(tensor([0, 1, 1]), tensor([0, 1, 0]))
+    tensor([1, 1, 1, 0, 1])
+    """
+
+    tasks = {"binary": BinaryStatScores, "multiclass": MulticlassStatScores, "multilabel": MultilabelStatScores}

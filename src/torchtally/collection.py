@@ -1,0 +1,540 @@
+"""Named metrics over shared statistics: one update, one reduction, one read for all."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .faults import Fault
+from .formula import Formula, check, named, reduced
+from .ledger import Ledger
+from .metric import Metric, _saving, parameters_of, required_of, saving_all
+from .pending import Pending
+from .statistic import may_wait
+from .statistics import Average
+from .statistics.averages import ScalarRows, add_scalars, read_scalars
+
+
+class _Feed:
+    """What one update does for one shape of call: inputs to take, groups of plain numbers, members apart."""
+
+    def __init__(self) -> None:
+        self.inputs: list[tuple[int, tuple[int, ...]]] = []
+        self.scalars: list[tuple[str | float, tuple[int, ...], tuple[int, ...], ScalarRows]] = []
+        self.apart: list[tuple[Metric, tuple[int, ...], dict[str, int]]] = []
+
+
+class MetricCollection(nn.Module):
+    """Metrics by name, updated, computed, reset and moved together.
+
+    `metrics` is a metric, a list of metrics (named after their classes), a dict of names, or collections among them; names in results are
+    `prefix + name + postfix`. Metrics that want the same of a batch share the work and the memory: labels are taken from scores once, and
+    accuracy, precision, recall and F1 are four formulas over one set of counts. Sharing is decided by what metrics are, never by the
+    values they hold, so `compute_groups` of torchmetrics is accepted and changes nothing.
+
+    In `update(loss=loss, preds=out, target=y)` each metric takes the entries that its own `update` names, or those it was told to take:
+    `MeanMetric().bind(value="loss")`. Members can be used on their own at any time: one that is updated, loaded or moved alone keeps
+    totals of its own until it is reset together with the others.
+
+    >>> from torch import tensor
+    >>> from torchtally import Accuracy, MeanMetric
+    >>> tally = MetricCollection({"loss": MeanMetric().bind(value="loss"), "accuracy": Accuracy(task="binary")})
+    >>> tally.update(loss=0.25, preds=tensor([1, 0]), target=tensor([1, 1]))
+    >>> tally.compute()
+    {'loss': tensor(0.2500), 'accuracy': tensor(0.5000)}
+    """
+
+    _forward_cache: Any = None
+
+    def __init__(
+        self,
+        metrics: Metric | MetricCollection | Sequence[Metric | MetricCollection] | Mapping[str, Metric | MetricCollection],
+        *additional_metrics: Metric | MetricCollection,
+        prefix: str | None = None,
+        postfix: str | None = None,
+        compute_groups: bool | list[list[str]] = True,
+    ) -> None:
+        super().__init__()
+        for name, x in (("prefix", prefix), ("postfix", postfix)):
+            if x is not None and not isinstance(x, str):
+                raise ValueError(f"MetricCollection: {name} is {x!r}; expected a string or None.")
+        self.__dict__.update(prefix=prefix, postfix=postfix, _plans={}, ledger=Ledger())
+        self._put(_members(metrics, additional_metrics))
+
+    _modules: dict[str, Any]  # type: ignore[assignment]  # nn.Module admits None; here every member is a metric
+    prefix: str | None
+    postfix: str | None
+    ledger: Ledger
+    _fed: list[tuple[int, Any, tuple[str, ...], tuple[int, ...]]]
+    _apart: list[tuple[Metric, tuple[str, ...], tuple[str, ...]]]
+    _plans: dict[tuple[Any, ...], _Feed]
+
+    def add_metrics(
+        self,
+        metrics: Metric | MetricCollection | Sequence[Metric | MetricCollection] | Mapping[str, Metric | MetricCollection],
+        *additional_metrics: Metric | MetricCollection,
+    ) -> None:
+        """More members, in any of the forms the constructor takes."""
+        self._put(_members(metrics, additional_metrics))
+
+    def _put(self, members: Iterable[tuple[str, Metric]]) -> None:
+        new: dict[str, Metric] = {}
+        for name, metric in members:
+            if not isinstance(metric, nn.Module) or not hasattr(metric, "update") or not hasattr(metric, "compute"):
+                raise ValueError(f"MetricCollection: member {name!r} is {metric!r}; expected a metric or a collection.")
+            if name in self._modules or name in new:
+                raise ValueError(
+                    f"MetricCollection: two metrics are named {name!r}. Give them names: MetricCollection({{'a': …, 'b': …}})."
+                )
+            new[name] = metric
+        self._modules.update(new)
+        self._share()
+
+    # ---- sharing
+    def _formulas(self) -> list[Formula]:
+        """Members whose totals can lie in the shared ledger."""
+        return [m for m in dict.fromkeys(self._modules.values()) if isinstance(m, Formula) and getattr(type(m).update, "feeds", False)]
+
+    def _share(self) -> None:
+        """One ledger for all members that have seen nothing yet; the others keep their own."""
+        formulas = self._formulas()
+        devices = {m.device: None for m in formulas}
+        device = next(iter(devices), torch.device("cpu"))
+        join = [m for m in formulas if m.update_count == 0 and m.device == device]
+        ledger = Ledger(dict.fromkeys(k for m in join for k in m.needs()), device)
+        ledger.shared = True
+        for m in join:
+            if m.ledger.shared:
+                m._leave()
+            m.__dict__["ledger"] = ledger
+        self.__dict__["ledger"] = ledger
+        self._arrange()
+
+    def _regroup(self) -> None:
+        """Some members have left: share again if nobody holds anything, else plan for those who stayed."""
+        formulas = self._formulas()
+        for m in formulas:
+            if m.ledger is self.ledger and m.emptied:
+                m._leave()
+        apart = [m for m in formulas if m.ledger is not self.ledger]
+        stayed = any(m.ledger is self.ledger for m in formulas)
+        self.ledger.left = 0
+        if all(m.update_count == 0 and m.device == self.ledger.device for m in apart) and (not stayed or self.ledger.updates == 0):
+            self._share()
+        else:
+            self._arrange()
+
+    def _arrange(self) -> None:
+        """Who is fed how, whatever the shape of the call: all hashing of statistics happens here, so that planning can be traced."""
+        fed: dict[int, tuple[int, Any, tuple[str, ...], tuple[int, ...]]] = {}
+        apart = []
+        strict = [False] * len(self.ledger.inputs)
+        members = 0
+        for m in dict.fromkeys(self._modules.values()):
+            wants = parameters_of(type(m))
+            bound = tuple(m._entries.get(p, p) for p in wants) if isinstance(m, Metric) else wants
+            if not (isinstance(m, Formula) and m.ledger is self.ledger):
+                apart.append((m, wants, bound))
+                continue
+            members += 1
+            for statistic, key in zip(m.statistics, m.needs()):
+                i = self.ledger.keys.index(key)
+                j = self.ledger.input_of(i)
+                strict[j] |= m.validate_args
+                # Only what is not bound to a name can be given by position.
+                positions = tuple(wants.index(e) if key[1][k] == e else -1 for k, e in enumerate(m.entries))
+                fed.setdefault(i, (i, statistic, key[1], positions))
+        self.ledger.members = members
+        self.ledger.strict = strict
+        self.__dict__.update(_fed=[fed[i] for i in sorted(fed)], _apart=apart, _plans={})
+
+    def _plan(self, positional: int, names: tuple[str, ...]) -> _Feed:
+        """What an update with so many positional entries and these named ones does."""
+        plan, given = _Feed(), {n: positional + k for k, n in enumerate(names)}
+        asked: dict[int, None] = {}
+        groups: dict[str | float, list[tuple[int, int]]] = {}
+        for i, statistic, entries, positions in self._fed:
+            places = tuple(p if 0 <= p < positional else given[e] for e, p in zip(entries, positions) if 0 <= p < positional or e in given)
+            j = self.ledger.input_of(i)
+            if isinstance(statistic, Average) and len(places) == 1 and not torch.compiler.is_compiling():
+                groups.setdefault(statistic.nan, []).append((i, places[0]))
+            elif j not in asked:
+                asked[j] = None
+                plan.inputs.append((j, places))
+        for strategy, pairs in groups.items():
+            indices = tuple(i for i, _ in pairs)
+            plan.scalars.append((strategy, indices, tuple(p for _, p in pairs), ScalarRows(strategy, indices)))
+        for name, m in self._modules.items():
+            self._require(name, m, positional, given)
+        for m, wants, bound in self._apart:
+            if wants == ("*",):
+                plan.apart.append((m, tuple(range(positional)), given))
+            else:
+                by_name = {p: given[e] for p, e in zip(wants, bound) if e in given}
+                by_place = {p: k for k, (p, e) in enumerate(zip(wants, bound)) if k < positional and p == e and p not in by_name}
+                plan.apart.append((m, (), {**by_place, **by_name}))
+        if not torch.compiler.is_compiling():
+            self._plans[(positional, *names)] = plan
+        return plan
+
+    def _require(self, name: str, m: Metric, positional: int, given: dict[str, int]) -> None:
+        """Raise where a member would miss an entry."""
+        wants = parameters_of(type(m))
+        for place, p in enumerate(wants):
+            entry = m._entries.get(p, p) if isinstance(m, Metric) else p
+            if p in required_of(type(m)) and entry not in given and not (place < positional and entry == p):
+                raise ValueError(
+                    f"MetricCollection: {name!r} ({type(m).__name__}) needs the entry {entry!r} but the update gave "
+                    f"{positional} by position and {list(given)} by name. Name what it takes, as in .bind({p}='…')."
+                )
+
+    def _feed(self, ledger: Ledger, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Metric, list[Any], dict[str, Any]]]:
+        """Add a batch to a ledger laid out as ours, all or nothing; returns the members to update apart and what to give them."""
+        if self.ledger.left or self.ledger.emptied:
+            self._regroup()
+            if not ledger.shared:  # the scratch of a ledger that is no longer ours
+                ledger = self.ledger.scratch()
+        plan = None if torch.compiler.is_compiling() else self._plans.get((len(args), *kwargs))  # a trace plans afresh
+        if plan is None:
+            plan = self._plan(len(args), tuple(kwargs))
+        values = [*args, *kwargs.values()]
+        mine = [x.detach() if isinstance(x, Tensor) and x.requires_grad else x for x in values]
+        taken: list[tuple[int, Any, Any]] = []
+        j = 0
+        try:
+            for j, places in plan.inputs:
+                batch = [mine[p] for p in places]
+                ledger.accept(j, batch, "the collection")
+                taken.append((j, *ledger.inputs[j][0].take(ledger.strict[j], *batch)))
+            rows = []
+            for strategy, indices, places, columns in plan.scalars:
+                scalars = [mine[p] for p in places]
+                numbers, rest = read_scalars(strategy, scalars)
+                rows.append((indices, numbers, rest))
+                if rest:
+                    taken += self._take_rest(ledger, indices, scalars, rest, columns)
+        except Exception as error:
+            raise named(error, self._names_of(j)) from error.__cause__
+        for j, key, piece in taken:
+            if j < 0:
+                ledger.add_row(key, piece[0])
+            else:
+                ledger.add(j, key, piece)
+        for indices, numbers, _ in rows:
+            add_scalars(ledger, indices, numbers)
+        ledger.tick()
+        return [(m, [values[p] for p in places], {n: values[p] for n, p in given.items()}) for m, places, given in plan.apart]
+
+    def _take_rest(self, ledger: Ledger, indices: tuple[int, ...], values: list[Any], rest: list[int], columns: ScalarRows) -> list[Any]:
+        """Tensors among plain numbers: scalars of one dtype on a device stacked in one operator, the rest each by its input."""
+        chosen = [values[p] for p in rest]
+        for place in rest:
+            ledger.accept(ledger.input_of(indices[place]), [values[place]], "the collection")
+        first = chosen[0]
+        alike = len(chosen) > 1 and all(x.ndim == 0 and x.dtype == first.dtype for x in chosen)
+        if alike and may_wait(first):
+            if len(rest) < len(indices):
+                columns = ScalarRows(columns.strategy, tuple(indices[p] for p in rest))
+            return [(-1, columns, (torch.stack(chosen),))]
+        taken = []
+        for place in rest:
+            j = ledger.input_of(indices[place])
+            taken.append((j, *ledger.inputs[j][0].take(ledger.strict[j], values[place])))
+        return taken
+
+    def _names_of(self, j: int) -> str:
+        """The members that input `j` of the ledger serves."""
+        pair = self.ledger.inputs[j] if j < len(self.ledger.inputs) else None
+        names = [
+            self._name(n)
+            for n, m in self._modules.items()
+            if isinstance(m, Formula) and m.ledger is self.ledger and pair in [(s.input, e) for s, e in m.needs()]
+        ]
+        return ", ".join(names) or "MetricCollection"
+
+    # ---- the contract
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Add a batch to every metric. What is refused raises before anything is written."""
+        for m, positional, given in self._feed(self.ledger, args, kwargs):
+            m.update(*positional, **given)
+
+    def forward(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """The values on this batch, which is also accumulated, in one pass."""
+        if self.ledger.left or self.ledger.emptied:
+            self._regroup()
+        batch = self.ledger.scratch()
+        apart = self._feed(batch, args, kwargs)
+        batch = self.ledger.scratch_in_use()
+        self.ledger.absorb(batch, 1)
+        values = {id(m): m(*positional, **given) for m, positional, given in apart}
+        read = self._values(batch)
+        for m in self._modules.values():
+            if id(m) in read:
+                values[id(m)] = m.__dict__["_forward_cache"] = m._finish(read[id(m)])
+        return self._named({n: values[id(m)] for n, m in self._modules.items()})
+
+    def _values(self, ledger: Ledger) -> dict[int, Any]:
+        """Unrounded value of every member that shares, by id; what several formulas see is made once."""
+        ledger.fold()
+        views, seen, out = ledger.views(), {}, {}
+        for m in dict.fromkeys(self._modules.values()):
+            if not (isinstance(m, Formula) and m.ledger is self.ledger and not m.emptied):
+                continue
+            totals = []
+            for key in m.needs():
+                i = self.ledger.keys.index(key)
+                if i not in seen:
+                    seen[i] = key[0].totals(views[i])
+                totals.append(seen[i])
+            out[id(m)] = m.value(*totals)
+        return out
+
+    def _sharing(self) -> Formula | None:
+        return next((m for m in self._modules.values() if isinstance(m, Formula) and m.ledger is self.ledger), None)
+
+    def _total(self) -> Ledger:
+        """The shared ledger over all ranks."""
+        first = self._sharing()
+        return reduced(self.ledger, first) if first is not None and first._to_sync() else self.ledger
+
+    def compute(self) -> dict[str, Any]:
+        """All values over everything seen since the last reset, by name."""
+        total = self._total()
+        read = self._values(total)
+        values = {n: m._finish(read[id(m)]) if id(m) in read else m.compute() for n, m in self._modules.items()}
+        out = self._named(values)
+        faults = self._faults(total)
+        if faults:
+            for name in dict.fromkeys(n for n, _ in faults):
+                check(name, [f for n, f in faults if n == name], out)
+        return out
+
+    def _faults(self, ledger: Ledger) -> list[tuple[str, Fault]]:
+        found = []
+        views = ledger.views()
+        for j, (input_, _) in enumerate(ledger.inputs):
+            fault = input_.faults(views[len(ledger.keys) + j]) if ledger.strict[j] else None
+            if fault is not None:
+                found.append((self._names_of(j), fault))
+        return found
+
+    def fetch(self, reset: bool = False) -> Pending:
+        """All values as Python numbers in full precision, later: one copy to the host is started; nothing waits.
+
+        With `reset=True` also starts afresh: what is fetched and what is counted from now on are one consistent cut.
+        """
+        total = self._total()
+        read = self._values(total)
+        faults = self._faults(total)
+        values = {}
+        for n, m in self._modules.items():
+            if id(m) in read:
+                values[n] = read[id(m)]
+            elif isinstance(m, Formula):
+                own = m.ledger.scratch() if m.emptied else m._total(m.ledger)
+                values[n] = m._read(own)
+                faults += [(self._name(n), f) for f in m._faults(own)]
+            else:
+                values[n] = m.compute()
+        pending = Pending(self._named(values), faults)
+        if reset:
+            self.reset()
+        return pending
+
+    def reset(self) -> None:
+        """Forget everything, in all metrics."""
+        for m in dict.fromkeys(self._modules.values()):
+            if not isinstance(m, Formula):
+                m.reset()
+                continue
+            if m.ledger is not self.ledger:
+                m.reset()
+                self.ledger.left += 1  # so that the next update finds all empty and shares again
+            m.__dict__["_forward_cache"] = None
+        self.ledger.reset()
+
+    def merge_state(self, other: MetricCollection) -> None:
+        """Add what another collection of the same metrics has seen."""
+        if not isinstance(other, MetricCollection) or list(other._modules) != list(self._modules):
+            raise ValueError(f"MetricCollection.merge_state: expected a collection of {list(self._modules)}, not {other!r}.")
+        theirs = other.ledger
+        if theirs.keys == self.ledger.keys and not (self.ledger.left or theirs.left or self.ledger.emptied or theirs.emptied):
+            part = theirs.copy()
+            part.to(self.ledger.device)
+            self.ledger.absorb(part)
+        for name, m in self._modules.items():
+            if not (isinstance(m, Formula) and m.ledger is self.ledger and other._modules[name].ledger is theirs):
+                m.merge_state(other._modules[name])
+
+    def clone(self, prefix: str | None = None, postfix: str | None = None) -> MetricCollection:
+        """A copy with the same totals and nothing shared; another prefix or postfix if given."""
+        new = copy.deepcopy(self)
+        new.__dict__.update(prefix=self.prefix if prefix is None else prefix, postfix=self.postfix if postfix is None else postfix)
+        return new
+
+    def set_dtype(self, dst_type: str | torch.dtype) -> MetricCollection:
+        """Give results in this dtype."""
+        for m in self._modules.values():
+            m.set_dtype(dst_type)
+        return self
+
+    def persistent(self, mode: bool = True) -> None:
+        """Whether states appear in the `state_dict` of a module that holds the collection (its own is always complete)."""
+        for m in self._modules.values():
+            m.persistent(mode)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the totals are."""
+        return self.ledger.device
+
+    @property
+    def higher_is_better(self) -> dict[str, bool | None]:
+        return {n: getattr(m, "higher_is_better", None) for n, m in self.items()}
+
+    @property
+    def update_count(self) -> int:
+        """How many updates since the last reset."""
+        return max((m.update_count for m in self._modules.values() if isinstance(m, Metric)), default=0)
+
+    @property
+    def metric_state(self) -> dict[str, dict[str, Any]]:
+        return {n: m.metric_state for n, m in self._modules.items()}
+
+    @property
+    def compute_groups(self) -> dict[int, list[str]]:
+        """Names of members by the statistics they share."""
+        groups: dict[Any, list[str]] = {}
+        for n, m in self._modules.items():
+            groups.setdefault(tuple(m.needs()) if isinstance(m, Formula) else id(m), []).append(n)
+        return dict(enumerate(groups.values()))
+
+    # ---- being a module
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        """Move the shared totals first, so that members find them moved and stay."""
+        with torch.inference_mode(False):
+            device = fn(torch.empty(0, device=self.ledger.device)).device
+        if device != self.ledger.device:
+            self.ledger.to(device)
+        return super()._apply(fn, recurse)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """All states, when called on the collection itself; what was made `persistent`, when called on a module that holds it."""
+        if args or kwargs.get("destination") is not None or getattr(_saving, "complete", False):
+            return super().state_dict(*args, **kwargs)
+        with saving_all():
+            return super().state_dict(*args, **kwargs)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Before the members load: fill what they share, so that those who agree with it stay."""
+        filled: set[tuple[int, str]] = set()
+        self.ledger.fold()
+        for name, m in self._modules.items():
+            if not (isinstance(m, Formula) and m.ledger is self.ledger and not m.emptied):
+                continue
+            for n, (slots, slot) in m._named_slots(self.ledger).items():
+                x = state_dict.get(f"{prefix}{name}.{n}")
+                mine = getattr(slots, slot)
+                if isinstance(x, Tensor) and isinstance(mine, Tensor) and x.shape == mine.shape and (id(slots), slot) not in filled:
+                    filled.add((id(slots), slot))
+                    mine.copy_(x)
+                    self.ledger.reduced = None
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_plans": {}}
+
+    # ---- being a mapping
+    def _name(self, name: str) -> str:
+        return f"{self.prefix or ''}{name}{self.postfix or ''}"
+
+    def _named(self, values: dict[str, Any]) -> dict[str, Any]:
+        """With prefix and postfix; a value that is a dict is spread out, under the member's name where names would clash."""
+        inner = [k for v in values.values() if isinstance(v, dict) for k in v]
+        out: dict[str, Any] = {}
+        for name, value in values.items():
+            if isinstance(value, dict):
+                for k, v in value.items():
+                    out[self._name(k if inner.count(k) == 1 and k not in values else f"{name}_{k}")] = v
+            else:
+                out[self._name(name)] = value
+        return out
+
+    def items(self, keep_base: bool = False, copy_state: bool = True) -> list[tuple[str, Any]]:
+        """Names (with prefix and postfix unless `keep_base`) and members."""
+        return [(n if keep_base else self._name(n), m) for n, m in self._modules.items()]
+
+    def keys(self, keep_base: bool = False) -> list[str]:
+        """Names, with prefix and postfix unless `keep_base`."""
+        return [n if keep_base else self._name(n) for n in self._modules]
+
+    def values(self, copy_state: bool = True) -> list[Any]:
+        """Members."""
+        return list(self._modules.values())
+
+    def __getitem__(self, name: str, copy_state: bool = True) -> Any:
+        if name in self._modules:
+            return self._modules[name]
+        for n, m in self._modules.items():
+            if self._name(n) == name:
+                return m
+        raise KeyError(f"MetricCollection has no metric {name!r}; it has {self.keys()}.")
+
+    def __setitem__(self, name: str, metric: Metric) -> None:
+        self._modules.pop(name, None)
+        self._put([(name, metric)])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._modules or name in self.keys()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        lines = [f"  ({n}): {m!r}".replace("\n", "\n  ") for n, m in self._modules.items()]
+        for name in ("prefix", "postfix"):
+            if getattr(self, name):
+                lines.append(f"  {name}={getattr(self, name)!r}")
+        return "MetricCollection(\n" + ",\n".join(lines) + "\n)"
+
+
+def _members(metrics: Any, additional: Sequence[Any]) -> Iterator[tuple[str, Metric]]:
+    """Names and metrics of all the forms a collection can be given."""
+    if isinstance(metrics, Mapping):
+        if additional:
+            raise ValueError("MetricCollection: further metrics can be given only after a metric or a list, not after a dict.")
+        for name, metric in metrics.items():
+            if not isinstance(name, str):
+                raise ValueError(f"MetricCollection: name {name!r} is a {type(name).__name__}; expected a string.")
+            if isinstance(metric, MetricCollection):
+                yield from ((f"{name}_{inner}", m) for inner, m in metric.items())
+            else:
+                yield name, metric
+        return
+    listed = [metrics] if isinstance(metrics, nn.Module) else metrics
+    if not isinstance(listed, list | tuple):
+        raise ValueError(f"MetricCollection: got {metrics!r}; expected a metric, a list of metrics, or a dict of names.")
+    for metric in (*listed, *additional):
+        if isinstance(metric, MetricCollection):
+            yield from metric.items()
+        else:
+            yield type(metric).__name__, metric

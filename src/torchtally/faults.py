@@ -1,0 +1,64 @@
+"""Values that are wrong: counted and kept out on a device, reported when results are read."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+NEVER = torch.iinfo(torch.int64).max
+
+
+class FaultError(ValueError, RuntimeError):
+    """Impossible values in a batch. `values` holds the results without them, where they were found only when results were read."""
+
+    values: Any = None
+
+
+class FaultWarning(UserWarning):
+    """Values were left out, as `nan_strategy="warn"` asks."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """How many values of one sort were kept out, and the number of the first update that had one: two device scalars.
+
+    `problem` completes "… values were …"; `advice` says what to do. `fatal` faults raise when results are read, others warn.
+    """
+
+    count: Tensor
+    first: Tensor
+    problem: str
+    advice: str
+    fatal: bool = True
+
+    def message(self, name: str, count: int, first: int) -> str:
+        return (
+            f"{name}: {count} value{'s were' if count != 1 else ' was'} {self.problem} and kept out, first in update {first}. {self.advice}"
+        )
+
+
+def note(slots: Any, bad: Tensor, first: Any) -> None:
+    """Count the true elements of `bad` in `slots.bad` and their update in `slots.first_bad`; row i of `bad` came with update `first + i`."""
+    rows = bad.reshape(bad.shape[0], -1).sum(1)
+    slots.bad.add_(rows.sum())
+    updates = torch.arange(len(rows), device=rows.device).add_(first)
+    earliest = updates.masked_fill(rows.eq(0), NEVER).min() if len(rows) else rows.new_full((), NEVER)
+    torch.minimum(slots.first_bad, earliest, out=slots.first_bad)
+
+
+def report(name: str, faults: list[tuple[Fault, int, int]], values: Any) -> None:
+    """Warn of what is not fatal, then raise for what is. Takes faults with their count and first update read to the host."""
+    fatal = None
+    for fault, count, first in faults:
+        if count and fault.fatal:
+            fatal = fatal or fault.message(name, count, first)
+        elif count:
+            warnings.warn(fault.message(name, count, first), FaultWarning, stacklevel=4)
+    if fatal:
+        error = FaultError(fatal)
+        error.values = values
+        raise error

@@ -1,0 +1,406 @@
+"""Built-in metrics: a formula over the totals of statistics, which live in a ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from . import distributed
+from .faults import Fault, report
+from .ledger import Clock, Key, Ledger
+from .metric import Metric, _saving, _seen
+from .pending import Pending
+from .statistic import Slots, Statistic, loose
+
+
+def feeds(update: Callable[..., None]) -> Callable[..., None]:
+    """Marks an `update` that only feeds its arguments to the statistics, so that a collection may do that in its place."""
+    update.feeds = True  # type: ignore[attr-defined]
+    return update
+
+
+class Formula(Metric):
+    """A metric that is a formula, `value`, over the totals of its statistics.
+
+    Totals live in `ledger`: the metric's own, or that of the collection it is a member of. A member that is written to on its own
+    first takes its totals into a ledger of its own.
+    """
+
+    _builtin = True
+    entries: tuple[str, ...] = ("preds", "target")
+    """The parameters of `update` that the statistics are fed, in order."""
+
+    def __init__(self, *statistics: Statistic, validate_args: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not isinstance(validate_args, bool):
+            raise ValueError(f"{type(self).__name__}: validate_args is {validate_args!r}; expected True or False.")
+        ledger = Ledger([(s, self.entries) for s in statistics], torch.get_default_device())
+        self.__dict__.update(statistics=statistics, validate_args=validate_args, ledger=ledger, _emptied=-1, _kept=False)
+        if not validate_args:
+            ledger.strict = [False] * len(ledger.inputs)
+
+    statistics: tuple[Statistic, ...]
+    validate_args: bool
+    ledger: Ledger
+
+    def value(self, *totals: Any) -> Any:
+        """The result, from what each statistic's `totals` gives; in float64 wherever it is not a count."""
+        raise NotImplementedError
+
+    # ---- adding
+    def _add(self, *batch: Any) -> None:
+        """Feed a batch to the statistics: everything is checked before anything is written."""
+        ledger = self.ledger
+        if ledger.shared:
+            ledger = self._leave()
+        batch = tuple([x.detach() if isinstance(x, Tensor) and x.requires_grad else x for x in batch])
+        try:
+            taken = []
+            for j, ((input_, _), strict) in enumerate(zip(ledger.inputs, ledger.strict)):
+                ledger.accept(j, batch, "the metric")
+                taken.append(input_.take(strict, *batch))
+        except Exception as error:
+            raise named(error, type(self).__name__) from error.__cause__
+        for j, (key, piece) in enumerate(taken):
+            ledger.add(j, key, piece)
+        ledger.tick()
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The value on this batch, which is also accumulated, in one pass."""
+        ledger = self._leave() if self.ledger.shared else self.ledger
+        batch = ledger.scratch()
+        try:
+            self.__dict__["ledger"] = batch  # a refused batch leaves what was accumulated alone
+            self.update(*args, **kwargs)
+        finally:
+            self.__dict__["ledger"] = ledger
+        ledger.absorb(batch, 1)  # before the value: a failed value loses nothing
+        value = self._finish(self._read(self._total(batch) if self.dist_sync_on_step else batch))
+        self.__dict__["_forward_cache"] = value
+        return value
+
+    # ---- sharing
+    def needs(self) -> list[Key]:
+        """The statistics and the batch entries they are fed."""
+        names = tuple(self._entries.get(e, e) for e in self.entries)
+        return [(s, names) for s in self.statistics]
+
+    def bind(self, **entries: str) -> Any:
+        super().bind(**entries)
+        ledger = self._leave() if self.ledger.shared else self.ledger
+        renamed = Ledger(self.needs(), ledger.device)
+        renamed.strict = ledger.strict
+        ledger.fold()
+        renamed.flats, renamed.samples, renamed.clock = ledger.flats, ledger.samples, ledger.clock
+        self.__dict__["ledger"] = renamed
+        return self
+
+    @property
+    def emptied(self) -> bool:
+        """Whether this member was reset while others still need the ledger they share."""
+        return self.ledger.shared and self._emptied == self.ledger.generation
+
+    def _leave(self) -> Ledger:
+        """Stop sharing: take the totals along into a ledger of its own."""
+        shared, keys, empty = self.ledger, self.needs(), self.emptied
+        ledger = Ledger(keys, shared.device) if empty else shared.part(shared.members_of(keys))
+        ledger.strict = [self.validate_args] * len(ledger.inputs)
+        self.__dict__["ledger"] = ledger
+        shared.left += 1
+        shared.members -= 1
+        shared.emptied -= empty
+        return ledger
+
+    def reset(self) -> None:
+        """Forget everything. A shared ledger is cleared when the last of its members is reset; until then this one reads as empty."""
+        ledger = self.ledger
+        if not ledger.shared:
+            ledger.reset()
+        elif not self.emptied:
+            self.__dict__["_emptied"] = ledger.generation
+            ledger.emptied += 1
+            if ledger.emptied == ledger.members:
+                ledger.reset()
+        self.__dict__.update(_forward_cache=None, _is_synced=False, _cache=None)
+
+    # ---- reading
+    def _mine(self, ledger: Ledger) -> range | list[int]:
+        return (
+            range(len(ledger.keys)) if not ledger.shared and len(ledger.keys) == len(self.statistics) else ledger.members_of(self.needs())
+        )
+
+    def _read(self, ledger: Ledger) -> Any:
+        """The formula on the totals of a ledger, in full precision."""
+        ledger.fold()
+        views, keys = ledger.views(), ledger.keys
+        return self.value(*(keys[i][0].totals(views[i]) for i in self._mine(ledger)))
+
+    def _finish(self, value: Any) -> Any:
+        """Rounded once to the dtype of results, in memory of its own."""
+        return pytree.tree_map_only(Tensor, self._round, value)
+
+    def _round(self, x: Tensor) -> Tensor:
+        return x.to(self._dtype or torch.get_default_dtype()) if x.is_floating_point() else x
+
+    def _total(self, ledger: Ledger) -> Ledger:
+        """The ledger to read: of all ranks, reduced once for all its readers until the next update."""
+        if not self._to_sync():
+            return ledger
+        return reduced(ledger, self)
+
+    def _faults(self, ledger: Ledger) -> list[Fault]:
+        return ledger.faults(self._mine(ledger)) if self.validate_args else []
+
+    def compute(self) -> Any:
+        """The value over everything seen since the last reset, on all ranks."""
+        if self.emptied:
+            return self._finish(self._read(self.ledger.scratch()))
+        ledger = self._total(self.ledger)
+        value = self._finish(self._read(ledger))
+        check(type(self).__name__, self._faults(ledger), value)
+        return value
+
+    def fetch(self, reset: bool = False) -> Pending:
+        """The value as Python numbers in full precision, later: starts one copy to the host and returns at once.
+
+        With `reset=True` also starts afresh: what is fetched and what is counted from now on are one consistent cut.
+        """
+        ledger = self.ledger.scratch() if self.emptied else self._total(self.ledger)
+        value = self._read(ledger)
+        pending = Pending(value, [(type(self).__name__, f) for f in self._faults(ledger)])
+        if reset:
+            self.reset()
+        return pending
+
+    def merge_state(self, other: Metric | dict[str, Any]) -> None:
+        """Add what another metric of the same class and configuration (or its `metric_state`) has seen."""
+        if self.ledger.shared:
+            self._leave()
+        if isinstance(other, dict):
+            theirs = Ledger(self.needs(), self.ledger.device)
+            self._fill(theirs, other, f"{type(self).__name__}.merge_state")
+            self.ledger.absorb(theirs, 1)
+            return
+        if not isinstance(other, Formula) or other.statistics != self.statistics:
+            raise ValueError(
+                f"{type(self).__name__}: cannot merge the state of {other!r}; expected a metric over the same statistics, {self.statistics}."
+            )
+        source = other.ledger.scratch() if other.emptied else other.ledger
+        part = source.part(other._mine(source))
+        part.to(self.ledger.device)
+        self.ledger.absorb(part)
+
+    # ---- across ranks
+    def sync(
+        self,
+        dist_sync_fn: Callable[..., Any] | None = None,
+        process_group: Any = None,
+        should_sync: bool = True,
+        distributed_available: Callable[[], bool] | None = None,
+    ) -> None:
+        if self._is_synced and should_sync:
+            raise RuntimeError(f"{type(self).__name__} is already synced; call unsync first.")
+        available = distributed_available or self.distributed_available_fn or distributed.available
+        if not should_sync or not available():
+            return
+        local = self.ledger.part(self._mine(self.ledger)) if self.ledger.shared else self.ledger
+        total = distributed.reduce_ledger(local, process_group or self.process_group)
+        self.__dict__.update(_cache=self.ledger, ledger=total, _is_synced=True)
+
+    def unsync(self, should_unsync: bool = True) -> None:
+        if not should_unsync:
+            return
+        if not self._is_synced:
+            raise RuntimeError(f"{type(self).__name__} is not synced.")
+        self.__dict__.update(ledger=self._cache, _cache=None, _is_synced=False)
+
+    def _to_sync(self) -> bool:
+        return not self._is_synced and super()._to_sync()
+
+    # ---- state
+    @property
+    def update_count(self) -> int:
+        return 0 if self.emptied else self.ledger.updates
+
+    @property
+    def device(self) -> torch.device:
+        return self.ledger.device
+
+    def set_dtype(self, dst_type: str | torch.dtype) -> Metric:
+        self.__dict__["_dtype"] = getattr(torch, dst_type) if isinstance(dst_type, str) else dst_type
+        return self
+
+    def _move(self, device: torch.device) -> None:
+        if self.ledger.shared and self.ledger.device != device:
+            self.ledger.to(device)  # all members move; the collection's other ledgers follow by their own _apply
+        elif not self.ledger.shared:
+            self.ledger.to(device)
+
+    def _named_slots(self, ledger: Ledger) -> dict[str, tuple[Slots, str]]:
+        """Name in a state_dict → slot of a ledger: slot names, with the statistic's before them where a metric has several."""
+        views, indices = ledger.views(), self._mine(ledger)
+        many = len(self.statistics) > 1
+        named = {}
+        for i in indices:
+            statistic, entries = ledger.keys[i]
+            for name in statistic.slots():
+                named[f"{type(statistic).__name__}.{name}" if many else name] = views[i], name
+            j = len(ledger.keys) + ledger.inputs.index((statistic.input, entries))
+            for name in statistic.input.slots():
+                named[name] = views[j], name
+        return named
+
+    @property
+    def metric_state(self) -> dict[str, Any]:
+        ledger = self.ledger.scratch() if self.emptied else self.ledger
+        ledger.fold()
+        return {name: getattr(slots, slot) for name, (slots, slot) in self._named_slots(ledger).items()}
+
+    def persistent(self, mode: bool = False) -> None:
+        self.__dict__["_kept"] = mode
+
+    def _saved(self) -> dict[str, Any]:
+        if not (self._kept or getattr(_saving, "complete", False)):
+            return {}
+        return {**self.metric_state, "updates": torch.tensor(self.update_count)}
+
+    def _fill(self, ledger: Ledger, states: dict[str, Any], name: str) -> None:
+        """Overwrite slots of a ledger, all or none."""
+        named = self._named_slots(ledger)
+        for n, (slots, slot) in named.items():
+            mine, theirs = getattr(slots, slot), states.get(n)
+            if theirs is not None and isinstance(mine, Tensor) and (not isinstance(theirs, Tensor) or theirs.shape != mine.shape):
+                found = tuple(theirs.shape) if isinstance(theirs, Tensor) else type(theirs).__name__
+                raise ValueError(f"{name}: state {n!r} has shape {found}; expected {tuple(mine.shape)}. Was it saved with other arguments?")
+        for n, (slots, slot) in named.items():
+            mine, theirs = getattr(slots, slot), states.get(n)
+            if theirs is None:
+                continue
+            if isinstance(mine, Tensor):
+                mine.copy_(theirs)
+            else:
+                mine[:] = [x.detach().clone().to(ledger.device) for x in theirs]
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        mine = self.metric_state
+        found = {n: state_dict[prefix + n] for n in mine if prefix + n in state_dict}
+        known = {prefix + n for n in (*mine, "updates")}
+        if strict and (self._kept or not prefix or found):
+            missing_keys += [prefix + n for n in mine if n not in found]
+        if found:
+            if self.ledger.shared and not self._agrees(mine, found):
+                self._leave()
+            ledger = self._leave() if self.emptied else self.ledger
+            try:
+                ledger.fold()
+                self._fill(ledger, found, f"{type(self).__name__}.load_state_dict")
+                ledger.clock.reset()
+                ledger.clock.count = int(state_dict.get(prefix + "updates", 1))
+                ledger.reduced = None
+            except ValueError as error:
+                error_msgs.append(str(error))
+        if strict:
+            inside = (*self._modules,)
+            unexpected_keys += [
+                k
+                for k in state_dict
+                if k.startswith(prefix) and k not in known and k[len(prefix) :].split(".")[0] not in inside and prefix == ""
+            ]
+
+    def _agrees(self, mine: dict[str, Any], theirs: dict[str, Any]) -> bool:
+        """Whether loading would change nothing: what is shared was already filled with the same totals."""
+        return all(
+            isinstance(x, Tensor) and isinstance(mine[n], Tensor) and x.shape == mine[n].shape and torch.equal(mine[n].cpu(), x.cpu())
+            for n, x in theirs.items()
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "ledger" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        state = self.__dict__["ledger"].place
+        if any(n == name for _, n in state) or any(n == name for _, n in self.__dict__["ledger"].sampled):
+            return self.metric_state[name]
+        return super().__getattr__(name)
+
+    def extra_repr(self) -> str:
+        return ", ".join([*(f"{k}={v!r}" for k, v in self._options()), _seen(self.update_count)])
+
+    def _options(self) -> list[tuple[str, Any]]:
+        """Constructor arguments worth showing: those that differ from their defaults."""
+        import inspect
+
+        shown = []
+        for name, p in inspect.signature(type(self).__init__).parameters.items():
+            if name in self.__dict__ and p.kind is not p.VAR_KEYWORD:
+                value = self.__dict__[name]
+                if p.default is p.empty or (value is not p.default and value != p.default):
+                    shown.append((name, value))
+        return shown
+
+    def one_shot(self, *batch: Any) -> Any:
+        """The value on one batch that is not accumulated; gradients flow where the metric is differentiable."""
+        ledger = self.ledger
+        clock = Clock(ledger.device)
+        if not self.is_differentiable:
+            batch = tuple(x.detach() if isinstance(x, Tensor) else x for x in batch)
+        device = next((x.device for x in batch if isinstance(x, Tensor)), ledger.device)
+        slots = [loose(p, device, clock) for p in ledger.parts]
+        try:
+            for j, (pair, feeds) in enumerate(zip(ledger.inputs, ledger.feeds)):
+                _, piece = pair[0].take(self.validate_args, *batch)
+                own = slots[len(ledger.keys) + j]
+                normal = pair[0].settle(own, [piece], 1)
+                for i in feeds:
+                    statistic = ledger.keys[i][0]
+                    statistic.update(slots[i], *normal)
+                    for name, number in statistic.drain(slots[i].host).items() if slots[i].host is not None else ():
+                        setattr(slots[i], name, getattr(slots[i], name) + number)
+        except Exception as error:
+            raise named(error, type(self).__name__) from error.__cause__
+        value = self._finish(self.value(*(s.totals(slots[i]) for i, s in enumerate(self.statistics))))
+        if self.validate_args:
+            faults = [f for j, (i, _) in enumerate(ledger.inputs) if (f := i.faults(slots[len(ledger.keys) + j])) is not None]
+            check(type(self).__name__, faults, value)
+        return value
+
+
+def named(error: Exception, name: str) -> Exception:
+    """The same error with the metric's name before its message."""
+    if error.args and isinstance(error.args[0], str) and not getattr(error, "tally_named", False):
+        error.args = (f"{name}: {error.args[0]}", *error.args[1:])
+        error.tally_named = True  # type: ignore[attr-defined]  # so that a wrapper does not name it again
+    return error
+
+
+def check(name: str, faults: list[Fault], values: Any) -> None:
+    """Report what was kept out. Waits for the device once, and only where there can be faults."""
+    if not faults:
+        return
+    counts = [x for f in faults for x in (f.count, f.first)]
+    read = [int(x) for x in counts] if counts[0].is_cpu else torch.stack(counts).tolist()
+    if any(read[::2]):
+        report(name, list(zip(faults, read[::2], read[1::2])), values)
+
+
+def reduced(ledger: Ledger, reader: Metric) -> Ledger:
+    """The totals of all ranks, reduced once for all readers of a ledger until it changes; a reader that asks again reduces anew."""
+    served = ledger.reduced
+    if served is None or id(reader) in served[1]:
+        served = distributed.reduce_ledger(ledger, reader.process_group), set()
+        ledger.reduced = served
+    served[1].add(id(reader))
+    total: Ledger = served[0]
+    return total

@@ -1,0 +1,42 @@
+"""One-shot forms of the classification metrics."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from .. import classification
+from ..formula import Formula
+from .one_shot import by_task, one_shot
+
+_ORDERS = {
+    "multiclass": ("num_classes", "average", "top_k"),
+    "multilabel": ("num_labels", "threshold", "average"),
+    "binary": ("threshold",),
+}
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.replace("FBeta", "Fbeta")).lower()
+
+
+def _fill(space: dict[str, Any]) -> list[str]:
+    """`binary_…`, `multiclass_…`, `multilabel_…` and the front of every task family."""
+    names = []
+    for front_name in classification.__all__:
+        front = getattr(classification, front_name)
+        if not (isinstance(front, type) and issubclass(front, classification.options.ClassificationTask)):
+            continue
+        short, made = _snake(front_name), {}
+        for task, cls in front.tasks.items():
+            assert issubclass(cls, Formula)
+            takes = cls.__init__.__code__.co_varnames
+            order = tuple(n for n in (*(("beta",) if "beta" in takes else ()), *_ORDERS[task]) if n in takes)
+            made[task] = space[f"{task}_{short}"] = one_shot(cls, f"{task}_{short}", order)
+            names.append(f"{task}_{short}")
+        space[short] = by_task(short, made["binary"], made["multiclass"], made["multilabel"], front.defaults)
+        names.append(short)
+    return names
+
+
+__all__ = _fill(globals())

@@ -1,0 +1,67 @@
+"""Functions made from metrics: one formula, two doors."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..formula import Formula
+
+
+def one_shot(cls: type[Formula], name: str, order: tuple[str, ...] = ()) -> Callable[..., Any]:
+    """The function `name(*batch, **options)` that gives what a fresh `cls(**options)` gives after one update with `batch`.
+
+    Options may also be given by position after the batch, in the constructor's order unless `order` names another to begin with.
+    """
+    batch = [p for p in list(inspect.signature(cls.update).parameters.values())[1:]]
+    options = [p for p in list(inspect.signature(cls.__init__).parameters.values())[1:] if p.kind is not p.VAR_KEYWORD]
+    by_name = {p.name: p for p in options}
+    options = [*(by_name[n] for n in order), *(p for p in options if p.name not in order)]
+
+    required_first = sorted(options, key=lambda p: p.default is not p.empty)
+    parameters = [p.replace(annotation=p.annotation) for p in (*batch, *required_first)]
+    signature = inspect.Signature(parameters)
+
+    @functools.lru_cache(128)
+    def made(**given: Any) -> Formula:
+        return cls(**given)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs).arguments
+        values = [bound.pop(p.name, p.default) for p in batch]
+        try:
+            metric = made(**bound)
+        except TypeError as error:  # an option that cannot be hashed
+            if "unhashable" not in str(error):
+                raise
+            metric = cls(**bound)
+        return metric.one_shot(*values)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"One-shot form of `{cls.__name__}`: the value on one batch. {inspect.cleandoc(cls.__doc__ or '').splitlines()[0]}"
+    function.__signature__ = signature  # type: ignore[attr-defined]  # what help() and editors show
+    function.__module__ = __name__
+    return function
+
+
+def by_task(name: str, binary: Any, multiclass: Any, multilabel: Any, defaults: dict[str, Any]) -> Callable[..., Any]:
+    """The function `name(preds, target, task=…, **options)` that calls the one of the task, with the options it takes."""
+    tasks = {"binary": binary, "multiclass": multiclass, "multilabel": multilabel}
+    known = {n for f in tasks.values() for n in inspect.signature(f).parameters}
+
+    def function(preds: Any, target: Any, task: str, **options: Any) -> Any:
+        if task not in tasks:
+            raise ValueError(f"{name}: task is {task!r}; expected one of {list(tasks)}.")
+        takes = inspect.signature(tasks[task]).parameters
+        unknown = sorted(set(options) - known)
+        if unknown:
+            raise TypeError(f"{name}: unexpected arguments {unknown}; expected any of {sorted(known - {'preds', 'target'})}.")
+        given = {**defaults, **options}
+        return tasks[task](preds, target, **{k: v for k, v in given.items() if k in takes})
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"`{binary.__name__}`, `{multiclass.__name__}` or `{multilabel.__name__}`, by `task`."
+    function.__module__ = __name__
+    return function

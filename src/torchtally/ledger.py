@@ -1,0 +1,359 @@
+"""The memory of a metric or a collection: one flat buffer per dtype and combination, and what waits to join it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .faults import Fault
+from .statistic import Input, Number, Piece, Slot, Slots, Statistic
+from .statistics.averages import ScalarRows
+
+Key = tuple[Statistic, tuple[str, ...]]
+"""A statistic and the batch entries it is fed: equal keys share their totals."""
+
+Group = tuple[torch.dtype, str]
+"""Slots of one dtype and combination lie in one buffer."""
+
+ROOM = 64
+"""How many small pieces may wait before they are settled together."""
+
+
+def combine(how: str, into: Tensor, other: Tensor) -> None:
+    """Combine two accumulators in place: "sum", "max" or "min"."""
+    if how == "sum":
+        into.add_(other)
+    else:
+        torch.maximum(into, other, out=into) if how == "max" else torch.minimum(into, other, out=into)
+
+
+class Clock:
+    """Counts updates. Compiled and captured ones are counted on the device (`ticks`): a changing Python number would recompile."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.count = 0
+        self.traced = False
+        self.ticks = torch.zeros((), dtype=torch.int64, device=device)
+
+    @property
+    def now(self) -> Any:
+        """The number of the update under way, from 1."""
+        return self.ticks + 1 if torch.compiler.is_compiling() else self.count + 1
+
+    @property
+    def updates(self) -> int:
+        return self.count + (int(self.ticks) if self.traced else 0)
+
+    def tick(self) -> None:
+        if torch.compiler.is_compiling():
+            self.traced = True
+            self.ticks.add_(1)
+        else:
+            self.count += 1
+
+    def reset(self) -> None:
+        self.count = 0
+        if self.traced:
+            self.ticks.zero_()
+
+
+class Line:
+    """Pieces of one input that wait to be settled together; the first of them came with update `first`."""
+
+    def __init__(self) -> None:
+        self.pieces: list[Piece] = []
+        self.key: Hashable = None
+        self.first = 0
+
+
+class Ledger:
+    """Owner of the totals: flat buffers, lanes of host numbers, waiting pieces, samples, and the only cache of views of them.
+
+    Views are dropped whenever a buffer is replaced, pickled or copied, so nothing outside can go on writing to old memory.
+    """
+
+    def __init__(self, keys: Iterable[Key] = (), device: torch.device | str = "cpu") -> None:
+        self.keys: list[Key] = list(keys)
+        self.inputs: list[tuple[Input, tuple[str, ...]]] = list(dict.fromkeys((s.input, entries) for s, entries in self.keys))
+        self.feeds = [[i for i, (s, e) in enumerate(self.keys) if (s.input, e) == pair] for pair in self.inputs]
+        self.strict = [True] * len(self.inputs)
+        self.parts: list[Statistic | Input] = [s for s, _ in self.keys] + [i for i, _ in self.inputs]
+        # What a collection and its members keep here about sharing; see collection.py.
+        self.shared = False
+        self.left = self.members = self.emptied = self.generation = 0
+        self.device = torch.device(device)
+        if self.device.type == "cuda" and self.device.index is None and torch.cuda.is_available():
+            self.device = torch.device("cuda", torch.cuda.current_device())
+        self.on_cpu = self.device.type == "cpu"
+        self._lay_out()
+        with torch.inference_mode(False):
+            self.flats = {g: torch.full((size,), Slot((), *g).neutral, dtype=g[0], device=self.device) for g, size in self.sizes.items()}
+            self.clock = Clock(self.device)
+        self.samples: dict[tuple[int, str], list[Tensor]] = {place: [] for place in self.sampled}
+        self.lanes = [s.lane() for s, _ in self.keys]
+        self.lines = [Line() for _ in self.inputs]
+        self.rows: dict[ScalarRows, Line] = {}
+        self._drop()
+
+    def _lay_out(self) -> None:
+        """Give every slot its place: scalars first, then by statistic and slot name, so that equal statistics' scalars are neighbours."""
+        self.place: dict[tuple[int, str], tuple[Group, int, tuple[int, ...]]] = {}
+        self.sampled: list[tuple[int, str]] = []
+        self.sizes: dict[Group, int] = {}
+        declared = [(i, name, slot) for i, part in enumerate(self.parts) for name, slot in part.slots().items()]
+        declared.sort(key=lambda d: (d[2].shape != (), type(self.parts[d[0]]).__name__, d[1]))
+        for i, name, slot in declared:
+            if slot.combine == "cat":
+                self.sampled.append((i, name))
+                continue
+            group = slot.dtype, slot.combine
+            start = self.sizes.get(group, 0)
+            self.place[i, name] = group, start, slot.shape
+            self.sizes[group] = start + prod(slot.shape)
+
+    # ---- views
+    def _drop(self) -> None:
+        self._views: list[Slots] | None = None
+        self._scratch: Ledger | None = None
+        self.reduced: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.fold()
+        return {k: v for k, v in self.__dict__.items() if k not in ("_views", "_scratch", "reduced")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._drop()
+
+    def views(self) -> list[Slots]:
+        """The slots of every part: the statistics in order of `keys`, then the inputs."""
+        if self._views is not None and not torch.compiler.is_compiling():
+            return self._views
+        views = [Slots(self.lanes[i] if i < len(self.lanes) else None, self.clock) for i in range(len(self.parts))]
+        with torch.inference_mode(False):
+            for (i, name), (group, start, shape) in self.place.items():
+                setattr(views[i], name, self.flats[group].narrow(0, start, prod(shape)).view(shape))
+        for i, name in self.sampled:
+            setattr(views[i], name, self.samples[i, name])
+        if not torch.compiler.is_compiling():
+            self._views = views
+        return views
+
+    def column(self, parts: Sequence[int], name: str) -> Tensor | None:
+        """The same scalar slot of several parts as one view, if they lie side by side in this order."""
+        places = [self.place[i, name] for i in parts]
+        group, start, _ = places[0]
+        if any(p != (group, start + k, ()) for k, p in enumerate(places)):
+            return None
+        return self.flats[group].narrow(0, start, len(places))
+
+    def input_of(self, i: int) -> int:
+        """The input of statistic `i`."""
+        return next(j for j, feeds in enumerate(self.feeds) if i in feeds)
+
+    def members_of(self, keys: Iterable[Key]) -> list[int]:
+        """Places of some keys."""
+        return [self.keys.index(k) for k in keys]
+
+    # ---- adding
+    def accept(self, j: int, values: Iterable[Any], name: str) -> None:
+        """Raise where a tensor of a batch for input `j` lies on another device."""
+        cpu = self.on_cpu
+        for x in values:
+            if isinstance(x, Tensor) and (not x.is_cpu if cpu else x.device != self.device):
+                if self.inputs[j][0].host_values and x.is_cpu:
+                    continue
+                raise ValueError(
+                    f"{name} is on {self.device} but was given a tensor on {x.device}. "
+                    f"Move the metric with .to({str(x.device)!r}) before the first update, or the tensor with .to({str(self.device)!r})."
+                )
+
+    def add(self, j: int, key: Hashable, piece: Piece) -> None:
+        """Add a piece taken by input `j` for the update under way."""
+        if key is None:
+            self._settle(j, [piece], self.clock.now)
+            return
+        line = self.lines[j]
+        if line.key != key:
+            self._settle_line(j)
+            line.key = key
+        if not line.pieces:
+            line.first = self.clock.count + 1
+        line.pieces.append(piece)
+        if len(line.pieces) >= ROOM:
+            self._settle_line(j)
+
+    def add_row(self, rows: ScalarRows, row: Tensor) -> None:
+        """Add device scalars of several averages, stacked, for the update under way."""
+        line = self.rows.get(rows)
+        if line is None:
+            line = self.rows[rows] = Line()
+        if line.pieces and line.key != row.dtype:
+            self._settle_rows(rows)
+        if not line.pieces:
+            line.key, line.first = row.dtype, self.clock.count + 1
+        line.pieces.append((row,))
+        if len(line.pieces) >= ROOM:
+            self._settle_rows(rows)
+
+    def _settle_rows(self, rows: ScalarRows) -> None:
+        line = self.rows[rows]
+        if line.pieces:
+            pieces, line.pieces = line.pieces, []
+            rows.settle(self, pieces, line.first)
+
+    def _settle_line(self, j: int) -> None:
+        line = self.lines[j]
+        if line.pieces:
+            pieces, line.pieces = line.pieces, []
+            self._settle(j, pieces, line.first)
+
+    def _settle(self, j: int, pieces: list[Piece], first: Any) -> None:
+        views = self.views()
+        normal = self.inputs[j][0].settle(views[len(self.keys) + j], pieces, first)
+        for i in self.feeds[j]:
+            self.keys[i][0].update(views[i], *normal)
+
+    def tick(self) -> None:
+        """One more update."""
+        self.clock.tick()
+        self.reduced = None
+
+    @property
+    def updates(self) -> int:
+        return self.clock.updates
+
+    def fold(self) -> None:
+        """Let everything that waits join the buffers, so that they hold the totals."""
+        with torch.no_grad():
+            for j in range(len(self.lines)):
+                self._settle_line(j)
+            for rows in self.rows:
+                self._settle_rows(rows)
+            numbers: dict[Group, dict[int, Number]] = {}
+            for i, lane in enumerate(self.lanes):
+                if lane is not None:
+                    for name, value in self.keys[i][0].drain(lane).items():
+                        group, start, _ = self.place[i, name]
+                        numbers.setdefault(group, {})[start] = value
+            for (dtype, how), found in numbers.items():
+                self._combine_numbers((dtype, how), found)
+
+    def _combine_numbers(self, group: Group, found: dict[int, Number]) -> None:
+        flat = self.flats[group]
+        if flat.is_cpu and type(flat) is Tensor:
+            values = flat.numpy()
+            for start, value in found.items():
+                if group[1] == "sum":
+                    values[start] += value
+                else:
+                    values[start] = (np.maximum if group[1] == "max" else np.minimum)(values[start], value)
+            return
+        size, empty = max(found) + 1, Slot((), *group).neutral
+        # From pinned memory, so that the copy need not wait for the device.
+        part = torch.tensor([found.get(i, empty) for i in range(size)], dtype=group[0], pin_memory=flat.is_cuda)
+        combine(group[1], flat[:size], part.to(self.device, non_blocking=True))
+
+    # ---- whole ledgers
+    def reset(self) -> None:
+        self.clock.reset()
+        self.emptied, self.reduced = 0, None
+        self.generation += 1
+        for (dtype, how), flat in self.flats.items():
+            flat.fill_(Slot((), dtype, how).neutral)
+        for pieces in self.samples.values():
+            pieces.clear()
+        for line in [*self.lines, *self.rows.values()]:
+            line.pieces = []
+        for (s, _), lane in zip(self.keys, self.lanes):
+            if lane is not None:
+                s.drain(lane)
+
+    def to(self, device: torch.device) -> None:
+        if self.device != device:
+            self.fold()
+            self._replace(lambda x: x.to(device))
+            self.device, self.on_cpu = device, device.type == "cpu"
+
+    def _replace(self, copy: Callable[[Tensor], Tensor]) -> None:
+        """New buffers in place of the old."""
+        with torch.inference_mode(False), torch.no_grad():
+            self.flats = {g: copy(flat) for g, flat in self.flats.items()}
+            self.clock.ticks = copy(self.clock.ticks)
+            self.samples = {p: [copy(x) for x in pieces] for p, pieces in self.samples.items()}
+        self._drop()
+
+    def scratch(self) -> Ledger:
+        """An empty ledger of the same layout: what one batch adds."""
+        if self._scratch is None:
+            self._scratch = Ledger(self.keys, self.device)
+        self._scratch.strict = self.strict
+        self._scratch.reset()
+        self._scratch.clock.count = self.clock.count  # faults are numbered by the updates of this ledger
+        return self._scratch
+
+    def scratch_in_use(self) -> Ledger:
+        """The ledger that `scratch` last gave, with what was added to it."""
+        assert self._scratch is not None
+        return self._scratch
+
+    def absorb(self, other: Ledger, updates: int | None = None) -> None:
+        """Combine with what a ledger of the same layout has seen: `updates` more updates (all of its own if None)."""
+        other.fold()
+        self.fold()
+        mine, theirs = self.views(), other.views()
+        together = {i: [(n, getattr(mine[i], n).clone()) for n in s.slots()] for i, (s, _) in enumerate(self.keys) if s.merges}
+        for group, flat in self.flats.items():
+            combine(group[1], flat, other.flats[group])
+        for i, before in together.items():  # these do not combine slot by slot
+            for name, value in before:
+                getattr(mine[i], name).copy_(value)
+            self.keys[i][0].merge(mine[i], theirs[i])
+        for place, pieces in self.samples.items():
+            pieces.extend(other.samples[place])
+        if other.clock.traced:
+            self.clock.traced = True
+            self.clock.ticks.add_(other.clock.ticks)
+        self.clock.count += other.clock.count if updates is None else updates
+        self.reduced = None
+
+    def part(self, indices: Iterable[int]) -> Ledger:
+        """A ledger of its own with the totals of some statistics."""
+        self.fold()
+        indices = list(indices)
+        new = Ledger([self.keys[i] for i in indices], self.device)
+        pairs = list(enumerate(indices))
+        pairs += [(len(indices) + j, len(self.keys) + self.inputs.index(pair)) for j, pair in enumerate(new.inputs)]
+        new.strict = [self.strict[self.inputs.index(pair)] for pair in new.inputs]
+        mine, theirs = self.views(), new.views()
+        for j, i in pairs:
+            for name, slot in self.parts[i].slots().items():
+                if slot.combine == "cat":
+                    getattr(theirs[j], name).extend(getattr(mine[i], name))
+                else:
+                    getattr(theirs[j], name).copy_(getattr(mine[i], name))
+        new.clock.count, new.clock.traced = self.clock.count, self.clock.traced
+        new.clock.ticks.copy_(self.clock.ticks)
+        return new
+
+    def copy(self) -> Ledger:
+        """The same totals in memory of their own."""
+        return self.part(range(len(self.keys)))
+
+    # ---- faults
+    def faults(self, indices: Iterable[int] | None = None) -> list[Fault]:
+        """What was kept out by the inputs of some statistics (all, if None)."""
+        views = self.views()
+        wanted = None if indices is None else {(s.input, e) for s, e in (self.keys[i] for i in indices)}
+        found = []
+        for j, pair in enumerate(self.inputs):
+            if wanted is None or pair in wanted:
+                fault = pair[0].faults(views[len(self.keys) + j])
+                if fault is not None and self.strict[j]:
+                    found.append(fault)
+        return found

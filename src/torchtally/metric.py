@@ -1,0 +1,576 @@
+"""The contract every metric keeps, and the base of users' own metrics."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from . import distributed
+from .pending import Pending
+
+Found = TypeVar("Found")
+Reduction = str | Callable[[Any], Any] | None
+
+_KNOWN = ("sum", "mean", "max", "min", "cat")
+_saving = threading.local()  # .complete: a metric's own state_dict() is under way, so that all it holds is saved
+
+OPTIONS = {
+    "sync_on_compute": True,
+    "dist_sync_on_step": False,
+    "process_group": None,
+    "dist_sync_fn": None,
+    "distributed_available_fn": None,
+    "compute_with_cache": True,
+    "compute_on_cpu": False,
+}
+
+
+def _cached_by_class(look: Callable[[Any], Found]) -> Callable[[Any], Found]:
+    known: dict[int, tuple[Any, Found]] = {}
+
+    @functools.wraps(look)
+    def cached(cls: Any) -> Found:
+        found = known.get(id(cls))
+        if found is None:
+            found = known[id(cls)] = cls, look(cls)
+        return found[1]
+
+    return cached
+
+
+@_cached_by_class
+def parameters_of(cls: Any) -> tuple[str, ...]:
+    """Names of the batch entries that a class's `update` takes; `("*",)` when it takes any."""
+    parameters = list(inspect.signature(cls.update).parameters.values())[1:]
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return ("*",)
+    return tuple(p.name for p in parameters if p.kind is not p.VAR_POSITIONAL)
+
+
+@_cached_by_class
+def required_of(cls: Any) -> frozenset[str]:
+    """Those of them that have no default."""
+    parameters = list(inspect.signature(cls.update).parameters.values())[1:]
+    return frozenset(p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
+
+
+class Metric(nn.Module):
+    """A number, or several, over all batches seen since the last reset.
+
+    Users' own metrics call `add_state` in `__init__` and define `update` and `compute`, as in torchmetrics. States keep the dtype they
+    are given: `.half()` or `.double()` of a module that holds the metric does not touch them; `.to(device)` moves them.
+
+    Keyword options: `sync_on_compute` (reduce over ranks when computing), `process_group`, `dist_sync_on_step` (also in `forward`),
+    `dist_sync_fn(tensor, group) -> list` and `distributed_available_fn` (in place of torch.distributed), `compute_with_cache`.
+    """
+
+    higher_is_better: bool | None = None
+    is_differentiable: bool | None = None
+    full_state_update: bool | None = None
+    plot_lower_bound: float | None = None
+    plot_upper_bound: float | None = None
+    sync_on_compute: bool
+    dist_sync_on_step: bool
+    process_group: Any
+    dist_sync_fn: Callable[..., Any] | None
+    distributed_available_fn: Callable[[], bool] | None
+    compute_with_cache: bool
+    _defaults: dict[str, Any]
+    _reductions: dict[str, Reduction]
+    _persistent: dict[str, bool]
+    _update_count: int
+    _computed: Any
+    _forward_cache: Any
+    _is_synced: bool
+    _cache: Any
+    _depth: int
+    _grad: bool
+    _device: torch.device
+    _dtype: torch.dtype | None
+    _entries: dict[str, str]
+
+    _builtin = False  # update and compute of built-in metrics take care of themselves
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not cls._builtin:
+            # Wrapped on the class: a bound wrapper on the instance would be a reference cycle.
+            for name, wrap in (("update", _counted), ("compute", _cached)):
+                if name in cls.__dict__:
+                    setattr(cls, name, wrap(cls.__dict__[name]))
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__()
+        unknown = sorted(set(kwargs) - set(OPTIONS))
+        if unknown:
+            raise ValueError(f"{type(self).__name__}: unexpected keyword arguments {unknown}; expected any of {sorted(OPTIONS)}.")
+        for name in ("sync_on_compute", "dist_sync_on_step", "compute_with_cache", "compute_on_cpu"):
+            if not isinstance(kwargs.get(name, False), bool):
+                raise ValueError(f"{type(self).__name__}: {name} is {kwargs[name]!r}; expected True or False.")
+        for name in ("dist_sync_fn", "distributed_available_fn"):
+            if kwargs.get(name) is not None and not callable(kwargs[name]):
+                raise ValueError(f"{type(self).__name__}: {name} is {kwargs[name]!r}; expected a function.")
+        self.__dict__.update(  # nn.Module.__setattr__ costs a microsecond and has nothing to do here
+            {
+                **OPTIONS,
+                **kwargs,
+                "_defaults": {},
+                "_reductions": {},
+                "_persistent": {},
+                "_update_count": 0,
+                "_computed": None,
+                "_forward_cache": None,
+                "_is_synced": False,
+                "_cache": None,
+                "_depth": 0,
+                "_grad": False,
+                "_device": torch.get_default_device(),
+                "_dtype": None,
+                "_entries": {},
+            }
+        )
+
+    # ---- what a metric does
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Add a batch."""
+        raise NotImplementedError(f"{type(self).__name__} does not define update")
+
+    def compute(self) -> Any:
+        """The value over everything seen since the last reset, on all ranks."""
+        raise NotImplementedError(f"{type(self).__name__} does not define compute")
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The value on this batch, which is also accumulated. One pass where all states combine in a known way, else two updates.
+
+        If the value of the batch cannot be computed, nothing that was accumulated before is lost.
+        """
+        before, count = self._snapshot(), self._update_count
+        if self.full_state_update or not all(how in _KNOWN or isinstance(self._defaults[n], list) for n, how in self._reductions.items()):
+            self.update(*args, **kwargs)
+            after, count = self._snapshot(), self._update_count
+            merge = False
+        else:
+            after, merge = before, True
+        self._blank()
+        value = None
+        try:
+            self._grad = True
+            self.update(*args, **kwargs)
+            value = self._batch_value()
+        except BaseException:
+            self._restore(after, count)
+            raise
+        finally:
+            self._grad = False
+        if merge:
+            with torch.no_grad():
+                self._combine(before, count)
+        else:
+            self._restore(after, count)
+        self.__dict__.update(_computed=None, _forward_cache=value)
+        return value
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._blank()
+        self.__dict__.update(_computed=None, _forward_cache=None, _is_synced=False, _cache=None)
+
+    def fetch(self, reset: bool = False) -> Pending:
+        """The value as Python numbers, later: starts one copy to the host and returns at once. `reset=True` also starts afresh."""
+        pending = Pending(self.compute(), [])
+        if reset:
+            self.reset()
+        return pending
+
+    # ---- states of users' metrics
+    def add_state(self, name: str, default: Tensor | list[Any], dist_reduce_fx: Reduction = None, persistent: bool = False) -> None:
+        """Declare an accumulator: a tensor, or an empty list that update appends to.
+
+        `dist_reduce_fx` says how two of them combine: "sum", "mean", "max", "min", "cat", a function of the stacked (tensor) or listed
+        (list) states of all ranks, or None to leave them stacked or listed.
+        """
+        if not name.isidentifier():
+            raise ValueError(f"{type(self).__name__}: state name {name!r} is not a Python identifier.")
+        if not isinstance(default, Tensor) and not (isinstance(default, list) and not default):
+            raise ValueError(f"{type(self).__name__}: default of state {name!r} is {default!r}; expected a tensor or an empty list.")
+        if not (dist_reduce_fx is None or dist_reduce_fx in _KNOWN or callable(dist_reduce_fx)):
+            raise ValueError(
+                f"{type(self).__name__}: dist_reduce_fx of state {name!r} is {dist_reduce_fx!r}; expected one of {_KNOWN}, a function or None."
+            )
+        self._defaults[name] = default.detach().clone().to(self._device) if isinstance(default, Tensor) else []
+        self._reductions[name] = dist_reduce_fx
+        self._persistent[name] = persistent
+        self.__dict__[name] = self._defaults[name].clone() if isinstance(default, Tensor) else []
+
+    def _blank(self) -> None:
+        with torch.inference_mode(False):
+            for name, default in self._defaults.items():
+                self.__dict__[name] = default.clone() if isinstance(default, Tensor) else []
+        self.__dict__["_update_count"] = 0
+
+    def _snapshot(self) -> dict[str, Any]:
+        return {n: list(x) if isinstance(x := self.__dict__[n], list) else x for n in self._defaults}
+
+    def _restore(self, states: dict[str, Any], count: int) -> None:
+        self.__dict__.update(states, _update_count=count)
+
+    def _combine(self, old: dict[str, Any], count: int) -> None:
+        """Add states accumulated earlier, over `count` updates, to those held now."""
+        for name, how in self._reductions.items():
+            self.__dict__[name] = _combined(how, old[name], self.__dict__[name], count, self._update_count, f"{type(self).__name__}.{name}")
+        self.__dict__["_update_count"] += count
+
+    def _batch_value(self) -> Any:
+        sync, self.__dict__["sync_on_compute"] = self.sync_on_compute, self.dist_sync_on_step
+        try:
+            return self.compute()
+        finally:
+            self.__dict__["sync_on_compute"] = sync
+
+    def merge_state(self, other: Metric | dict[str, Any]) -> None:
+        """Add what another metric of the same class (or its `metric_state`) has seen."""
+        if isinstance(other, Metric):
+            if type(other) is not type(self):
+                raise ValueError(f"{type(self).__name__} cannot take the state of {type(other).__name__}; merge metrics of one class.")
+            states, count = other._snapshot(), other._update_count
+        elif isinstance(other, dict):
+            states, count = other, 1
+        else:
+            raise ValueError(f"{type(self).__name__}.merge_state expects a metric or a dict of its states, not {type(other).__name__}.")
+        missing = sorted(set(self._defaults) - set(states))
+        if missing:
+            raise ValueError(f"{type(self).__name__}.merge_state: states {missing} are missing.")
+        with torch.no_grad():
+            self._combine({n: _moved(x, self._device) for n, x in states.items()}, count)
+        self.__dict__["_computed"] = None
+
+    # ---- across ranks
+    def _to_sync(self) -> bool:
+        available = self.distributed_available_fn or distributed.available
+        return bool(self.sync_on_compute and available())
+
+    def sync(
+        self,
+        dist_sync_fn: Callable[..., Any] | None = None,
+        process_group: Any = None,
+        should_sync: bool = True,
+        distributed_available: Callable[[], bool] | None = None,
+    ) -> None:
+        """Replace the states by those reduced over all ranks, until `unsync`."""
+        if self._is_synced and should_sync:
+            raise RuntimeError(f"{type(self).__name__} is already synced; call unsync first.")
+        available = distributed_available or self.distributed_available_fn or distributed.available
+        if not should_sync or not available():
+            return
+        cache = self._snapshot()
+        group = process_group if process_group is not None else self.process_group
+        reduced = self._reduced(dist_sync_fn or self.dist_sync_fn, group)
+        self.__dict__.update(reduced, _cache=cache, _is_synced=True)
+
+    def unsync(self, should_unsync: bool = True) -> None:
+        """Back to this rank's own states."""
+        if not should_unsync:
+            return
+        if not self._is_synced:
+            raise RuntimeError(f"{type(self).__name__} is not synced.")
+        self.__dict__.update(self._cache, _cache=None, _is_synced=False)
+
+    @contextmanager
+    def sync_context(
+        self,
+        dist_sync_fn: Callable[..., Any] | None = None,
+        process_group: Any = None,
+        should_sync: bool = True,
+        should_unsync: bool = True,
+        distributed_available: Callable[[], bool] | None = None,
+    ) -> Iterator[None]:
+        """Synced within; this rank's own states afterwards, whatever is raised inside."""
+        self.sync(dist_sync_fn, process_group, should_sync, distributed_available)
+        try:
+            yield
+        finally:
+            self.unsync(should_unsync and self._is_synced)
+
+    def _reduced(self, gather: Callable[..., Any] | None, group: Any) -> dict[str, Any]:
+        """The states of all ranks, combined."""
+        states = self._snapshot()
+        if gather is None:
+            ranks = distributed.gather({n: _moved(x, torch.device("cpu")) for n, x in states.items()}, group)
+        else:
+            ranks = _gathered_by(gather, states, group)
+        out = {}
+        for name, how in self._reductions.items():
+            parts = [r[name] for r in ranks]
+            out[name] = _moved(_reduce(how, parts, isinstance(self._defaults[name], list)), self._device)
+        return out
+
+    # ---- being a module
+    @property
+    def device(self) -> torch.device:
+        """Where the totals are."""
+        return self._device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of results: the default dtype, or what `set_dtype` asked for."""
+        return self._dtype or torch.get_default_dtype()
+
+    def set_dtype(self, dst_type: str | torch.dtype) -> Metric:
+        """Give results in this dtype. Totals of built-in metrics keep full precision; floating states of users' metrics are cast."""
+        dtype = getattr(torch, dst_type) if isinstance(dst_type, str) else dst_type
+        self.__dict__["_dtype"] = dtype
+        for name in self._defaults:
+            for store in (self.__dict__, self._defaults):
+                store[name] = pytree.tree_map_only(Tensor, lambda x: x.to(dtype) if x.is_floating_point() else x, store[name])
+        return self
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        """Follow a move to another device, and that only: a cast of the module that holds us is none of ours."""
+        with torch.inference_mode(False):
+            device = fn(torch.empty(0, device=self.device)).device
+        if device != self.device:
+            self._move(device)
+        return super()._apply(fn, recurse)
+
+    def _move(self, device: torch.device) -> None:
+        for name in self._defaults:
+            self.__dict__[name] = _moved(self.__dict__[name], device)
+            self._defaults[name] = _moved(self._defaults[name], device)
+        self.__dict__.update(_device=device, _computed=None, _cache=_moved(self._cache, device))
+
+    def persistent(self, mode: bool = False) -> None:
+        """Whether the states appear in the `state_dict` of a module that holds the metric (its own `state_dict()` is always complete)."""
+        for name in self._persistent:
+            self._persistent[name] = mode
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """All states, when called on the metric itself; what was made `persistent`, when called on a module that holds it."""
+        if args or kwargs.get("destination") is not None or getattr(_saving, "complete", False):
+            return super().state_dict(*args, **kwargs)
+        with saving_all():
+            return super().state_dict(*args, **kwargs)
+
+    def _saved(self) -> dict[str, Any]:
+        """What to save, by name."""
+        every = getattr(_saving, "complete", False)
+        return {n: self.__dict__[n] for n, keep in self._persistent.items() if keep or every}
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        for name, x in self._saved().items():
+            destination[prefix + name] = pytree.tree_map_only(Tensor, lambda t: t.detach().clone(), x)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        for name, keep in self._persistent.items():
+            if prefix + name in state_dict:
+                self.__dict__[name] = _moved(
+                    pytree.tree_map_only(Tensor, lambda t: t.detach().clone(), state_dict[prefix + name]), self._device
+                )
+                self.__dict__.update(_computed=None, _update_count=max(self._update_count, 1))
+            elif strict and (keep or not prefix):
+                missing_keys.append(prefix + name)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, False, missing_keys, unexpected_keys, error_msgs)
+        if strict and not prefix:
+            known = set(self._defaults)
+            unexpected_keys += [k for k in state_dict if "." not in k and k not in known and k not in unexpected_keys]
+
+    # ---- small things
+    @property
+    def update_count(self) -> int:
+        """How many updates since the last reset."""
+        return int(self._update_count)
+
+    @property
+    def update_called(self) -> bool:
+        return self.update_count > 0
+
+    @property
+    def metric_state(self) -> dict[str, Any]:
+        """The accumulators by name."""
+        return self._snapshot()
+
+    def bind(self, **entries: str) -> Any:
+        """Name the batch entries that update's parameters take in a collection: `MeanMetric().bind(value="loss")`. Returns the metric."""
+        takes = parameters_of(type(self))
+        unknown = [p for p in entries if p not in takes and takes != ("*",)]
+        if unknown:
+            raise ValueError(f"{type(self).__name__}.update takes {list(takes)}, not {unknown}.")
+        self.__dict__["_entries"] = {**self._entries, **entries}
+        return self
+
+    def clone(self) -> Any:
+        """A copy with the same totals and nothing shared."""
+        return copy.deepcopy(self)
+
+    def reset_parameters(self) -> None:
+        """What FSDP calls after materialising a module on a device: start empty."""
+        self.reset()
+
+    def _filter_kwargs(self, **kwargs: Any) -> dict[str, Any]:
+        takes = parameters_of(type(self))
+        return kwargs if takes == ("*",) else {p: kwargs[e] for p in takes if (e := self._entries.get(p, p)) in kwargs}
+
+    def extra_repr(self) -> str:
+        return _seen(self.update_count)
+
+    def __repr__(self) -> str:
+        inside = self.extra_repr()
+        children = "".join(f"\n  ({n}): {str(m)!s}".replace("\n", "\n  ") for n, m in self._modules.items() if m is not None)
+        return f"{type(self).__name__}({inside}{children}{chr(10) if children else ''})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_computed": None, "_forward_cache": None}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        new = type(self).__new__(type(self))
+        memo[id(self)] = new
+        state = {k: copy.deepcopy(_detached(v), memo) for k, v in self.__getstate__().items() if k != "process_group"}
+        new.__setstate__({**state, "process_group": self.process_group})  # a process group cannot be copied and need not be
+        return new
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError(f"{type(self).__name__} cannot be iterated; call compute() and iterate its value.")
+
+
+def _seen(updates: int) -> str:
+    return "no updates yet" if not updates else f"{updates} update{'s' if updates != 1 else ''}"
+
+
+@contextmanager
+def saving_all() -> Iterator[None]:
+    """Within, `state_dict` of every metric is complete."""
+    before = getattr(_saving, "complete", False)
+    _saving.complete = True
+    try:
+        yield
+    finally:
+        _saving.complete = before
+
+
+def _counted(update: Callable[..., None]) -> Callable[..., None]:
+    """A user's update: counted, without gradients unless `forward` asks, and the cached value dropped."""
+
+    @functools.wraps(update)
+    def wrapper(self: Metric, *args: Any, **kwargs: Any) -> None:
+        if self._depth:  # called by the update of a subclass
+            return update(self, *args, **kwargs)
+        if self._is_synced:
+            raise RuntimeError(f"{type(self).__name__} is synced; call unsync before update.")
+        if not torch.compiler.is_compiling():
+            self.__dict__["_update_count"] += 1
+        self.__dict__.update(_computed=None, _depth=1)
+        try:
+            with torch.set_grad_enabled(self._grad and torch.is_grad_enabled()):
+                update(self, *args, **kwargs)
+        except BaseException:
+            self.__dict__["_update_count"] -= 1
+            raise
+        finally:
+            self.__dict__["_depth"] = 0
+        return None
+
+    return wrapper
+
+
+def _cached(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """A user's compute: over all ranks, and kept until the next update."""
+
+    @functools.wraps(compute)
+    def wrapper(self: Metric) -> Any:
+        if self._depth:
+            return compute(self)
+        if self._computed is not None and self.compute_with_cache:
+            return self._computed
+        with self.sync_context(should_sync=self._to_sync() and not self._is_synced, distributed_available=lambda: True):
+            self.__dict__["_depth"] = 1
+            try:
+                value = compute(self)
+            finally:
+                self.__dict__["_depth"] = 0
+        if not self._grad:
+            self.__dict__["_computed"] = value if self.compute_with_cache else None
+        return value
+
+    return wrapper
+
+
+def _combined(how: Reduction, old: Any, new: Any, old_count: int, new_count: int, name: str) -> Any:
+    """Two states of one metric, the older first."""
+    if isinstance(old, list) or isinstance(new, list):
+        return [*_as_list(old), *(x.detach() if isinstance(x, Tensor) else x for x in _as_list(new))]
+    if how == "sum":
+        return old + new
+    if how == "mean":
+        return (old * old_count + new * new_count) / max(old_count + new_count, 1)
+    if how in ("max", "min"):
+        return torch.maximum(old, new) if how == "max" else torch.minimum(old, new)
+    if how == "cat":
+        return torch.cat([torch.atleast_1d(old), torch.atleast_1d(new)])
+    if how is None:
+        return torch.stack([old, new])
+    if callable(how):
+        return how(torch.stack([old, new]))
+    raise RuntimeError(f"{name}: states do not combine by {how!r}.")
+
+
+def _as_list(x: Any) -> list[Any]:
+    return x if isinstance(x, list) else [x]
+
+
+def _reduce(how: Reduction, parts: list[Any], listed: bool) -> Any:
+    """The states of all ranks as one."""
+    if listed:
+        flat = [x for part in parts for x in _as_list(part)]
+        if how == "cat":
+            return [torch.cat([torch.atleast_1d(x) for x in flat])] if flat else []
+        return how(flat) if callable(how) else flat
+    if how == "cat":
+        return torch.cat([torch.atleast_1d(x) for x in parts])
+    stacked = torch.stack(list(parts))
+    if how in ("sum", "mean"):
+        return stacked.sum(0) if how == "sum" else stacked.mean(0)
+    if how in ("max", "min"):
+        return stacked.amax(0) if how == "max" else stacked.amin(0)
+    return how(stacked) if callable(how) else stacked
+
+
+def _gathered_by(gather: Callable[..., Any], states: dict[str, Any], group: Any) -> list[dict[str, Any]]:
+    """States of all ranks through a user's `dist_sync_fn(tensor, group) -> list of tensors`."""
+    columns: dict[str, list[Any]] = {}
+    for name, x in states.items():
+        if isinstance(x, list):
+            joined = torch.cat([torch.atleast_1d(e) for e in x]) if x else torch.zeros(0)
+            columns[name] = [[part] if part.numel() else [] for part in gather(joined, group)]
+        else:
+            columns[name] = list(gather(x, group))
+    world = len(next(iter(columns.values()), [None]))
+    return [{n: column[r] for n, column in columns.items()} for r in range(world)]
+
+
+def _moved(x: Any, device: torch.device) -> Any:
+    return pytree.tree_map_only(Tensor, lambda t: t.to(device), x)
+
+
+def _detached(x: Any) -> Any:
+    return x.detach() if isinstance(x, Tensor) else [_detached(e) for e in x] if type(x) is list else x

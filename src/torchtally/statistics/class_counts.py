@@ -1,0 +1,495 @@
+"""Counts of right and wrong class labels: multiclass per class, binary and multilabel per label."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable
+from dataclasses import dataclass
+from math import inf, log, nan
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..faults import Fault, FaultError, note
+from ..kernels import count_on_device, count_on_host, in_top_k, in_top_k_on_host, row_argmax
+from ..statistic import Input, Number, Piece, Slot, Slots, Statistic, host_visible, may_wait
+
+SMALL_HOST = 1024
+SMALL_DEVICE = 4096
+"""Batches of up to this many labels wait as copies and are counted many at a time."""
+
+_ADVICE = "Pass ignore_index for a padding label, or check num_classes."
+
+
+class Counts:
+    """True and false positives and negatives per class, float64, classes last; what formulas over classes see.
+
+    `averaged` tells which classes may enter an average (None: all).
+    """
+
+    def __init__(self, tp: Tensor, fp: Tensor, tn: Tensor, fn: Tensor, averaged: Tensor | None = None) -> None:
+        self.tp, self.fp, self.tn, self.fn, self.averaged = tp, fp, tn, fn, averaged
+
+    def micro(self) -> Counts:
+        """Summed over the classes."""
+        return Counts(self.tp.sum(-1), self.fp.sum(-1), self.tn.sum(-1), self.fn.sum(-1))
+
+
+def _integers(name: str, x: Tensor) -> Tensor:
+    if x.is_floating_point() or x.is_complex():
+        raise ValueError(f"{name} has dtype {x.dtype}; expected integer or boolean labels. Convert it with .long().")
+    return x
+
+
+@dataclass(frozen=True)
+class Labels(Input):
+    """Predicted and true classes, from scores `(N, C, ...)` or labels `(N, ...)`, and labels `(N, ...)`.
+
+    The normal form is two equally long rows of labels. On the CPU, NumPy arrays of the elements that count. On a device, tensors in
+    which an element that does not count has target C and prediction C + 1, two spare bins. `per_sample` keeps a row for each sample.
+    With `top_k` above 1 the prediction is the target where that is among the k highest scores, else the highest.
+    """
+
+    classes: int | None
+    ignore: int | None = None
+    top_k: int = 1
+    per_sample: bool = False
+
+    def slots(self) -> dict[str, Slot]:
+        return {"bad": Slot(), "first_bad": Slot(combine="min")}
+
+    def faults(self, slots: Slots) -> Fault | None:
+        expected = "non-negative labels" if self.classes is None else f"labels 0..{self.classes - 1}"
+        return Fault(slots.bad, slots.first_bad, f"impossible (expected {expected} and scores without NaN)", _ADVICE)
+
+    def _bound(self, preds: Tensor, scored: bool) -> int:
+        return self.classes if self.classes is not None else preds.shape[1] if scored else 1 << 62
+
+    def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
+        preds, target = batch
+        if not isinstance(preds, Tensor) or not isinstance(target, Tensor):
+            raise ValueError(f"preds is a {type(preds).__name__} and target a {type(target).__name__}; expected tensors.")
+        _integers("target", target)
+        shape, given = target.shape, preds.shape
+        scored = len(given) == len(shape) + 1
+        if scored:
+            if given[0] != shape[0] or given[2:] != shape[1:] or (self.classes is not None and given[1] != self.classes):
+                raise self._mismatch(preds, target)
+            if not preds.is_floating_point():
+                raise ValueError(
+                    f"preds has shape {tuple(given)} and dtype {preds.dtype}; expected floating-point scores, or labels shaped as target."
+                )
+            if self.top_k > given[1]:
+                raise ValueError(f"top_k is {self.top_k} but preds has only {given[1]} classes.")
+        elif given != shape or preds.is_floating_point():
+            raise self._mismatch(preds, target)
+        elif self.top_k > 1:
+            raise ValueError(
+                f"preds has dtype {preds.dtype}; expected floating-point scores of shape (N, C, ...), since top_k is {self.top_k}."
+            )
+        if self.per_sample:
+            if len(shape) < 2:
+                raise ValueError(
+                    f"target has shape {tuple(shape)}; expected at least two dimensions, (N, ...), since multidim_average is 'samplewise'."
+                )
+            return self._take_on_device(strict, preds, target, scored)
+        if len(shape) != 1:
+            preds = preds.movedim(1, -1).reshape(-1, given[1]) if scored else preds.reshape(-1)
+            target = target.reshape(-1)
+        if host_visible(preds, target):
+            return self._take_on_host(strict, preds, target, scored)
+        return self._take_on_device(strict, preds, target, scored)
+
+    def _mismatch(self, preds: Tensor, target: Tensor) -> ValueError:
+        classes = "C" if self.classes is None else self.classes
+        scores = ", ".join(map(str, [*target.shape[:1], classes, *target.shape[1:]]))
+        return ValueError(
+            f"preds has shape {tuple(preds.shape)} and dtype {preds.dtype} but target has shape {tuple(target.shape)}; "
+            f"expected floating-point scores ({scores}) or integer labels shaped as target."
+        )
+
+    # ---- the CPU form
+    def _take_on_host(self, strict: bool, preds: Tensor, target: Tensor, scored: bool) -> tuple[Hashable, Piece]:
+        bound, y = self._bound(preds, scored), target.numpy()
+        own_y = y.dtype != np.int64
+        if own_y:
+            y = y.astype(np.int64)
+        if scored:
+            (p, nan_row), own_p = row_argmax(preds) if len(y) else (np.empty(0, np.int64), None), True
+        else:
+            p, nan_row, own_p = preds.numpy(), None, False
+            if p.dtype != np.int64:
+                p, own_p = p.astype(np.int64), True
+        keep = None
+        if self.ignore is not None:
+            keep = y != self.ignore
+            if keep.all():
+                keep = None
+            else:
+                p, y, own_p, own_y = p[keep], y[keep], True, True
+                if nan_row is not None:  # NaN scores of an ignored row are no fault
+                    nan_row = row_argmax(preds[torch.from_numpy(keep)])[1] if len(y) else None
+        if len(y):
+            wrong = _out_of_range(y, bound) or (not scored and _out_of_range(p, bound))
+            if wrong or nan_row is not None:
+                if strict:
+                    raise self._impossible(y, None if scored else p, bound, nan_row)
+                return self._take_on_device(strict, preds, target, scored)
+            if self.top_k > 1:
+                scores = (preds.float() if preds.dtype in (torch.bfloat16, torch.float16) else preds).numpy()
+                hit = in_top_k_on_host(scores if keep is None else scores[keep], y, self.top_k)
+                p = np.where(hit, y, p)
+        if len(y) > SMALL_HOST:
+            return None, (p, y)
+        return "host", (p if own_p else p.copy(), y if own_y else y.copy())
+
+    def _impossible(self, y: np.ndarray, p: np.ndarray | None, bound: int, nan_row: int | None) -> FaultError:
+        for name, labels in (("target", y), ("preds", p)):
+            if labels is not None and _out_of_range(labels, bound):
+                return FaultError(f"{name} has labels from {labels.min()} to {labels.max()}; expected 0..{bound - 1}. {_ADVICE}")
+        return FaultError(f"preds has NaN in row {nan_row}; expected numbers.")
+
+    # ---- the device form
+    def _take_on_device(self, strict: bool, preds: Tensor, target: Tensor, scored: bool) -> tuple[Hashable, Piece]:
+        best = None
+        if scored:
+            best, p = preds.max(1) if preds.shape[0] and preds.numel() else (preds.new_empty(target.shape), target.new_empty(target.shape))
+            if self.top_k > 1:
+                flat = preds.movedim(1, -1).reshape(-1, preds.shape[1])
+                y = target.reshape(-1).long().clamp(0, preds.shape[1] - 1)
+                p = torch.where(in_top_k(flat, y, self.top_k).view(target.shape), target, p)
+        else:
+            p = preds
+        bound = self._bound(preds, scored)
+        if self.per_sample and host_visible(preds, target):
+            self._check_per_sample(strict, p, target, best, bound)
+        if target.numel() > SMALL_DEVICE or self.per_sample or not may_wait(target):
+            return None, (p, target, best, bound)
+        own = target.to(torch.int64, copy=True)
+        return (target.shape, scored, bound), (p if scored else p.to(torch.int64, copy=True), own, best, bound)
+
+    def _check_per_sample(self, strict: bool, p: Tensor, target: Tensor, best: Tensor | None, bound: int) -> None:
+        if not strict:
+            return
+        wrong = target.lt(0) | target.ge(bound) | p.lt(0) | p.ge(bound)
+        if best is not None:
+            wrong |= best.isnan()
+        if self.ignore is not None:
+            wrong &= target.ne(self.ignore)
+        if bool(wrong.any()):
+            where = tuple(wrong.nonzero()[0].tolist())
+            raise FaultError(f"target or preds is impossible at {where}; expected labels 0..{bound - 1} and scores without NaN. {_ADVICE}")
+
+    def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
+        if isinstance(pieces[0][0], np.ndarray):
+            if len(pieces) == 1:
+                return pieces[0]
+            return tuple(np.concatenate(column) for column in zip(*pieces))
+        bound = pieces[0][3]
+        p, y, best = (self._together([piece[c] for piece in pieces]) for c in range(3))
+        p, y = p.long(), y.long()
+        bad = y.lt(0) | y.ge(bound)
+        if best is not None:
+            bad = bad | best.isnan()
+        else:
+            bad = bad | p.lt(0) | p.ge(bound)
+        out = bad
+        if self.ignore is not None:
+            ignored = y.eq(self.ignore)
+            bad = bad & ~ignored
+            out = bad | ignored
+        note(slots, bad[None] if len(pieces) == 1 else bad, first)
+        y, p = y.masked_fill(out, bound), p.masked_fill(out, bound + 1)
+        if self.per_sample:
+            return p.reshape(len(p), -1), y.reshape(len(y), -1)
+        return p.reshape(-1), y.reshape(-1)
+
+    @staticmethod
+    def _together(column: list[Any]) -> Any:
+        return column[0] if len(column) == 1 else None if column[0] is None else torch.stack(column)
+
+
+def _out_of_range(labels: np.ndarray, bound: int) -> bool:
+    return bool(np.maximum.reduce(labels.view(np.uint64)) >= bound)  # a negative label is a huge unsigned one
+
+
+@dataclass(frozen=True)
+class Hits(Statistic):
+    """How many labels were predicted right, and how many there were (per sample: a row of both)."""
+
+    input: Labels
+
+    def slots(self) -> dict[str, Slot]:
+        if self.input.per_sample:
+            return {"rows": Slot((2,), combine="cat")}
+        return {"hit": Slot(), "seen": Slot()}
+
+    def lane(self) -> list[int] | None:
+        return None if self.input.per_sample else [0, 0]
+
+    def drain(self, host: list[int]) -> dict[str, Number]:
+        drained: dict[str, Number] = {"hit": host[0], "seen": host[1]} if host[1] else {}
+        host[:] = 0, 0
+        return drained
+
+    def update(self, slots: Slots, *normal: Any) -> None:
+        p, y = normal
+        if isinstance(p, np.ndarray):
+            slots.host[0] += int(np.count_nonzero(p == y))
+            slots.host[1] += len(y)
+            return
+        hit, live = p.eq(y), self._live(y)
+        if self.input.per_sample:
+            slots.rows.append(torch.stack([hit.sum(1), live.sum(1)], 1))
+            return
+        slots.hit.add_(hit.sum())
+        slots.seen.add_(live.sum())
+
+    def _live(self, y: Tensor) -> Tensor:
+        return y.lt(1 << 62 if self.input.classes is None else self.input.classes)
+
+    def totals(self, slots: Slots) -> Counts:
+        if self.input.per_sample:
+            rows = torch.cat([*slots.rows, torch.zeros(0, 2, dtype=torch.int64, device=slots.rows[0].device if slots.rows else None)])
+            hit, seen = rows.double().unbind(1)
+        else:
+            hit, seen = slots.hit.double(), slots.seen.double()
+        wrong = seen - hit
+        true_negative = seen * ((self.input.classes or nan) - 2) + hit if self.input.classes != 1 else seen * 0
+        return Counts(hit, wrong, true_negative, wrong)
+
+
+@dataclass(frozen=True)
+class ClassCounts(Statistic):
+    """Per class: hits, predictions and targets, in three vectors (per sample: three vectors a sample)."""
+
+    input: Labels
+
+    def slots(self) -> dict[str, Slot]:
+        classes = self.input.classes or 0
+        if self.input.per_sample:
+            return {"rows": Slot((3, classes), combine="cat")}
+        return {"counts": Slot((3, classes + 2))}  # two spare bins, for what does not count
+
+    def update(self, slots: Slots, *normal: Any) -> None:
+        p, y = normal
+        if self.input.per_sample:
+            slots.rows.append(self._rows(p, y))
+        elif isinstance(p, np.ndarray):
+            hit, predicted, actual = slots.counts.numpy()
+            count_on_host(hit, y[p == y])
+            count_on_host(predicted, p)
+            count_on_host(actual, y)
+        else:
+            hit, predicted, actual = slots.counts.unbind()
+            count_on_device(predicted, p)
+            count_on_device(actual, y)
+            hit.scatter_add_(0, y, p.eq(y).long())
+
+    def _rows(self, p: Tensor, y: Tensor) -> Tensor:
+        classes = self.input.classes or 0
+        counts = y.new_zeros(3, len(y), classes + 2)
+        one = y.new_ones(()).expand(y.shape)
+        counts[0].scatter_add_(1, y, p.eq(y).long())
+        counts[1].scatter_add_(1, p, one)
+        counts[2].scatter_add_(1, y, one)
+        return counts[:, :, :classes].transpose(0, 1)
+
+    def totals(self, slots: Slots) -> Counts:
+        classes = self.input.classes or 0
+        if self.input.per_sample:
+            rows = torch.cat(
+                [*slots.rows, torch.zeros(0, 3, classes, dtype=torch.int64, device=slots.rows[0].device if slots.rows else None)]
+            )
+            hit, predicted, actual = rows.double().unbind(1)
+        else:
+            hit, predicted, actual = slots.counts[:, :classes].double().unbind()
+        seen = actual.sum(-1, keepdim=True)
+        return Counts(hit, predicted - hit, seen - predicted - actual + hit, actual - hit, self._averaged(hit.device))
+
+    def _averaged(self, device: torch.device) -> Tensor | None:
+        ignore, classes = self.input.ignore, self.input.classes or 0
+        if ignore is None or not 0 <= ignore < classes:
+            return None
+        return torch.arange(classes, device=device).ne(ignore)  # an ignored class is in no average
+
+
+@dataclass(frozen=True)
+class Decisions(Input):
+    """Yes or no per label, from labels, probabilities or logits and a threshold; `labels` is None for binary.
+
+    A batch of floating-point predictions with a value outside [0, 1] is taken for logits. The normal form is counts of true and false
+    positives and negatives: an int64 NumPy array or tensor `(4, L)`, with samples before it `(N, 4, L)` if `per_sample`.
+    """
+
+    threshold: float = 0.5
+    ignore: int | None = None
+    labels: int | None = None
+    per_sample: bool = False
+
+    def slots(self) -> dict[str, Slot]:
+        return {"bad": Slot(), "first_bad": Slot(combine="min")}
+
+    def faults(self, slots: Slots) -> Fault | None:
+        return Fault(
+            slots.bad,
+            slots.first_bad,
+            "impossible (expected targets 0 and 1 and scores without NaN)",
+            "Pass ignore_index for a padding label.",
+        )
+
+    def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
+        preds, target = batch
+        if not isinstance(preds, Tensor) or not isinstance(target, Tensor):
+            raise ValueError(f"preds is a {type(preds).__name__} and target a {type(target).__name__}; expected tensors.")
+        _integers("target", target)
+        if preds.shape != target.shape:
+            raise ValueError(f"preds has shape {tuple(preds.shape)} but target has {tuple(target.shape)}; expected equal shapes.")
+        if self.labels is not None and (target.ndim < 2 or target.shape[1] != self.labels):
+            raise ValueError(f"target has shape {tuple(target.shape)}; expected (N, {self.labels}, ...), one column a label.")
+        least = (2 if self.labels is None else 3) if self.per_sample else 0
+        if target.ndim < least:
+            raise ValueError(
+                f"target has shape {tuple(target.shape)}; expected at least {least} dimensions, since multidim_average is 'samplewise'."
+            )
+        preds, target = self._rows(preds), self._rows(target)
+        if host_visible(preds, target):
+            taken = self._take_on_host(strict, preds, target)
+            if taken is not None:
+                return None, (taken,)
+        yes, nan = self._decide(preds)
+        if target.numel() <= SMALL_DEVICE and not self.per_sample and may_wait(target):
+            return (target.shape, nan is None), (yes, target.to(torch.int64, copy=True), nan)
+        return None, (yes, target, nan)
+
+    def _rows(self, x: Tensor) -> Tensor:
+        """As `(N, M, L)`: samples, positions in a sample, labels."""
+        n = x.shape[0] if x.ndim else 1
+        if self.labels is None:
+            return x.reshape(n, -1, 1) if x.numel() else x.reshape(n, 0, 1)
+        return x.reshape(n, self.labels, -1).transpose(1, 2) if x.numel() else x.reshape(n, 0, self.labels)
+
+    # ---- the CPU form
+    def _take_on_host(self, strict: bool, preds: Tensor, target: Tensor) -> np.ndarray | None:
+        y = target.numpy()
+        if preds.is_floating_point():
+            scores = (preds.float() if preds.dtype in (torch.bfloat16, torch.float16) else preds).numpy()
+            low, high = (scores.min(), scores.max()) if scores.size else (0.0, 0.0)
+            if low != low and self.ignore is None:
+                if strict:
+                    raise FaultError(f"preds has NaN at {_place(np.isnan(scores))}; expected numbers.")
+                return None
+            if low != low:
+                wrong = np.isnan(scores) & (y != self.ignore)
+                if wrong.any():
+                    if strict:
+                        raise FaultError(f"preds has NaN at {_place(wrong)}; expected numbers.")
+                    return None
+                low, high = np.nanmin(scores, initial=0.0), np.nanmax(scores, initial=0.0)
+            yes = scores > cut(self.threshold, preds.dtype, bool(low < 0 or high > 1))
+        else:
+            scores = preds.numpy()
+            yes = scores == 1
+        true = y == 1
+        live = None
+        impossible = ~(true | (y == 0))
+        if not preds.is_floating_point():
+            impossible |= ~(yes | (scores == 0))
+        if self.ignore is not None:
+            live = y != self.ignore
+            impossible &= live
+            live = None if live.all() else live
+        if impossible.any():
+            if not strict:
+                return None
+            at = _place(impossible)
+            raise FaultError(
+                f"target {y[at]} with prediction {scores[at]} at {at} is impossible; expected 0 or 1. Pass ignore_index for a padding label."
+            )
+        axis = 1 if self.per_sample else (0, 1)
+        if live is None:
+            positive, predicted = true.sum(axis), yes.sum(axis)
+            total: Any = y.shape[1] if self.per_sample else y.shape[0] * y.shape[1]
+        else:
+            true, yes = true & live, yes & live
+            positive, predicted, total = true.sum(axis), yes.sum(axis), live.sum(axis)
+        hit = (true & yes).sum(axis)
+        return np.stack([hit, predicted - hit, total - positive - predicted + hit, positive - hit], -2).astype(np.int64)
+
+    # ---- the device form
+    def _decide(self, preds: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The decisions, and where a score is NaN (for labels: neither 0 nor 1)."""
+        if not preds.is_floating_point():
+            return preds.eq(1), preds.ne(0) & preds.ne(1)
+        wrong = preds.isnan()
+        if not preds.numel():
+            return wrong, wrong
+        outside = (preds.lt(0) | preds.gt(1)).any()
+        limit = torch.where(outside, cut(self.threshold, preds.dtype, True), cut(self.threshold, preds.dtype, False)).to(preds.dtype)
+        return preds.gt(limit), wrong
+
+    def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
+        if len(pieces[0]) == 1:
+            return pieces[0]
+        yes, target, wrong = pieces[0] if len(pieces) == 1 else (torch.cat(column) for column in zip(*pieces))
+        true = target.eq(1)
+        bad = ~(true | target.eq(0)) | wrong
+        live = ~bad
+        if self.ignore is not None:
+            counted = target.ne(self.ignore)
+            bad, live = bad & counted, live & counted
+        note(slots, bad.reshape(len(pieces), -1), first)
+        axis = (1,) if self.per_sample else (0, 1)
+        true, yes = true & live, yes & live
+        hit, positive, predicted, total = ((true & yes).sum(axis), true.sum(axis), yes.sum(axis), live.sum(axis))
+        return (torch.stack([hit, predicted - hit, total - positive - predicted + hit, positive - hit], -2),)
+
+
+@functools.lru_cache
+def cut(threshold: float, dtype: torch.dtype, logits: bool) -> float:
+    """The largest number of a dtype up to the threshold (of its logit), so that comparing in the dtype is comparing exactly."""
+    t = float(threshold)
+    if logits:
+        t = -inf if t <= 0 else inf if t >= 1 else log(t / (1 - t))
+    nearest = torch.tensor(t, dtype=dtype)
+    if t in (inf, -inf) or float(nearest) <= t:
+        return float(nearest)
+    if dtype in (torch.float16, torch.bfloat16):  # torch.nextafter has no half-precision form: step the bits
+        bits = nearest.view(torch.int16)
+        return float((bits + (-1 if float(nearest) > 0 else 1)).to(torch.int16).view(dtype))
+    return float(torch.nextafter(nearest, torch.tensor(-inf, dtype=dtype)))
+
+
+def _place(mask: np.ndarray) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.argwhere(mask)[0])
+
+
+@dataclass(frozen=True)
+class LabelCounts(Statistic):
+    """True and false positives and negatives of each label (of the one, if binary)."""
+
+    input: Decisions
+
+    def slots(self) -> dict[str, Slot]:
+        shape = (4, self.input.labels or 1)
+        return {"rows": Slot(shape, combine="cat")} if self.input.per_sample else {"counts": Slot(shape)}
+
+    def update(self, slots: Slots, *normal: Any) -> None:
+        (counts,) = normal
+        if self.input.per_sample:
+            slots.rows.append(torch.from_numpy(counts) if isinstance(counts, np.ndarray) else counts)
+        elif isinstance(counts, np.ndarray):
+            into = slots.counts.numpy()
+            into += counts
+        else:
+            slots.counts.add_(counts)
+
+    def totals(self, slots: Slots) -> Counts:
+        counts = slots.counts if not self.input.per_sample else None
+        if counts is None:
+            shape = (0, 4, self.input.labels or 1)
+            counts = torch.cat([*slots.rows, torch.zeros(shape, dtype=torch.int64, device=slots.rows[0].device if slots.rows else None)])
+        counts = counts.double() if self.input.labels is not None else counts[..., 0].double()
+        return Counts(*counts.unbind(-2 if self.input.labels is not None else -1))
