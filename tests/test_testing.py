@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
+import torchtally
+
 pytest.importorskip("torchtally.stalls.sources.pretend")
 from torchtally.testing import assert_no_stalls
 
 pytest_plugins = ["pytester"]
-SOURCES = str(Path(__file__).parents[1] / "src")
+SOURCES = str(Path(torchtally.__file__).parents[1])
 
 
 def test_nothing_is_raised_where_nothing_waits():
