@@ -146,6 +146,8 @@ class Timeline:
     origin_ns: int | None = None
     devices: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    stacks_have_lines: bool = True
+    """Whether call stacks recorded with operators tell the lines that ran, or those where functions begin."""
     zero_us: float = 0.0
 
     @property
@@ -178,6 +180,7 @@ class Draft:
         self.steps: list[Step] = []
         self.devices: tuple[str, ...] = ()
         self.origin_ns: int | None = None
+        self.stacks_have_lines = True
         self.zero_us = 0.0
         self.notes: list[str] = []
 
@@ -244,6 +247,7 @@ class Draft:
             origin_ns=None if self.origin_ns is None else self.origin_ns + round(zero * 1000),
             devices=self.devices,
             notes=tuple(self.notes),
+            stacks_have_lines=self.stacks_have_lines,
             zero_us=self.zero_us + zero,
         )
 

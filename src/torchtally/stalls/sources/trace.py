@@ -107,6 +107,7 @@ def _metadata(records: Records, text: bytes, path: Path) -> None:
     """The few things worth knowing from what surrounds the events; the rest may hold secrets and is not looked at."""
     base = _BASE_TIME.search(text)
     records.base_ns = int(base[1]) if base else None
+    records.draft.stacks_have_lines = base is None  # profilers that write a base time write where functions begin
     rank = _RANK.search(text) or _RANK_IN_NAME.search(path.name)
     records.draft.rank = int(rank[1]) if rank else 0
     devices = _DEVICES.search(text)
