@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    pass
-
 MARK = "no_stalls(allow=(), at_most=0, own=()): fail the test if it makes the host wait for the GPU; see torchtally.testing.assert_no_stalls"
 
-_recorder = pytest.StashKey["Recorder"]()
+_recorder = pytest.StashKey[Any]()
 _found = pytest.StashKey["dict[str, str]"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("torchtally").addoption(
-        "--stalls", action="store_true", help="Run every test on a pretend GPU and list, at the end, where the host would wait for a real one."
+        "--stalls", action="store_true", help="List, at the end, where the tests make the host wait for the GPU. Without a GPU they run on a pretend one."
     )
 
 
@@ -40,14 +37,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     mark = _mark(item)
     if mark is None and not item.config.getoption("--stalls"):
         return (yield)
-    from torchtally.stalls.sources.pretend import pretend_cuda
-
     from torchtally.stalls.recorder import Recorder
+    from torchtally.testing import listen
 
     recorder = Recorder(own=mark.kwargs.get("own", ()) if mark else ())
     item.stash[_recorder] = recorder
     with ExitStack() as stack:  # fixtures see the device too, but only the test's own waits count
-        stack.enter_context(pretend_cuda(record=recorder))
+        stack.enter_context(listen(recorder))
         stack.enter_context(recorder.paused())
         return (yield)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -118,7 +119,8 @@ def plugin(pytester, monkeypatch):
     def run(*options, text=TESTS, subprocess=False):
         pytester.makepyfile(text)
         runner = pytester.runpytest_subprocess if subprocess else pytester.runpytest_inprocess
-        return runner("-p", "torchtally_pytest", "-p", "no:cacheprovider", "--strict-markers", *options)
+        installed = any(e.value == "torchtally_pytest" for e in entry_points(group="pytest11"))
+        return runner(*([] if installed else ["-p", "torchtally_pytest"]), "-p", "no:cacheprovider", "--strict-markers", *options)
 
     return run
 

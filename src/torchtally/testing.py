@@ -5,8 +5,8 @@
 ...     x = torch.ones(3, device="cuda")
 ...     y = x.where(x > 0, 0).sum()
 
-The same as a decorator, and for pytest as a mark, `@pytest.mark.no_stalls`. Everything is made on a pretend device, so tensors that are
-to be on the device are best made inside.
+The same as a decorator, and for pytest as a mark, `@pytest.mark.no_stalls`. Where there is no GPU, one is pretended: make tensors that are to be on
+the device inside.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Sequence
-from contextlib import ContextDecorator, ExitStack
+from contextlib import AbstractContextManager, ContextDecorator, ExitStack
 from types import TracebackType
 from typing import Any, TypeVar
 
-from .stalls import selection
+import torch
+
+from .stalls import selection, watch
 from .stalls.recorder import Recorder
 from .stalls.sources.pretend import pretend_cuda
+from .stalls.sources.pretend.session import SESSIONS
 from .stalls.stall import Report, Site, StallGroup, group
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -62,7 +65,7 @@ class assert_no_stalls(ContextDecorator):
 
     def __enter__(self) -> Recorder:
         with ExitStack() as stack:
-            self._recorder = stack.enter_context(pretend_cuda(record=Recorder(own=self.own)))
+            self._recorder = stack.enter_context(listen(Recorder(own=self.own)))
             self._stack = stack.pop_all()
         return self._recorder
 
@@ -70,6 +73,11 @@ class assert_no_stalls(ContextDecorator):
         self._stack.__exit__(kind, error, trace)
         if kind is None and self._recorder is not None:
             judge(self._recorder.report(""), self.allow, self.at_most)
+
+
+def listen(recorder: Recorder) -> AbstractContextManager[Recorder]:
+    """What tells the recorder of waits: the GPU of this machine, or a pretend one where there is none or one is pretended already."""
+    return watch(recorder) if torch.cuda.is_available() and not SESSIONS else pretend_cuda(record=recorder)
 
 
 def judge(report: Report, allow: Sequence[str] = (), at_most: int = 0) -> None:

@@ -55,7 +55,7 @@ def command(
             _writable(file)
     with _stdout_kept_clean(json == "-"), _progress(steps) as on_step:
         outcome = running.check_script(
-            script, arguments or (), module=module, steps=steps, fast=fast, own=own or (), on_step=on_step
+            script, arguments or (), module=module, steps=steps, warmup=warmup, fast=fast, own=own or (), on_step=on_step
         )
     sys.stderr.write(outcome.traceback())
     if outcome.failed:
@@ -64,9 +64,7 @@ def command(
     if only_metrics:
         report = selection.only_metrics(report)
     report = selection.allow(report, allow or ())
-    if not outcome.failed:
-        report = selection.after_warmup(report, warmup)
-    _write(report, outcome, json, html, perfetto)
+    _write(report, json, html, perfetto)
     if outcome.failed:
         raise typer.Exit(130 if isinstance(outcome.error, KeyboardInterrupt) else 3)
     if budget is not None:
@@ -97,7 +95,7 @@ def _judge(report: Report, outcome: Outcome, budget: float) -> None:
         raise typer.Exit(1)
 
 
-def _write(report: Report, outcome: Outcome, json: str | None, html: Path | None, perfetto: Path | None) -> None:
+def _write(report: Report, json: str | None, html: Path | None, perfetto: Path | None) -> None:
     from ..stalls.renderers.json import render
 
     if json == "-":
@@ -106,6 +104,14 @@ def _write(report: Report, outcome: Outcome, json: str | None, html: Path | None
         _print(report)
         if json is not None:
             Path(json).write_bytes(render(report))
+    if html is not None:
+        from ..stalls.renderers.html import render as as_page
+
+        html.write_text(as_page(report), encoding="utf-8")
+    if perfetto is not None:
+        from ..stalls.renderers.perfetto import render as as_trace
+
+        perfetto.write_bytes(as_trace(report))
 
 
 def _print(report: Report) -> None:

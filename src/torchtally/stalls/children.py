@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 import torch
 
+from .selection import after_warmup
 from .stall import Report, Site, Stall
 
 VARIABLE = "TORCHTALLY_CHECK"
@@ -49,19 +50,19 @@ class Family:
             report = Report(**{**found["report"], "stalls": stalls, "notes": tuple(found["report"]["notes"]), "gains": ()})
             self._found.append((report, found["device_work"], found["rank"]))
 
-    def join(self, parent: Report, device_work: bool) -> tuple[Report, bool]:
-        """One report of all that used the device: stalls of each process as a rank of their own, the steps of the process that made most."""
-        children = [(report, rank) for report, worked, rank in self._found if worked]
+    def join(self, parent: Report, device_work: bool, warmup: int = 0) -> tuple[Report, bool]:
+        """One report of all that used the device, each without its warm-up: stalls of each process as a rank of their own, the steps of all together."""
+        children = [(after_warmup(report, warmup), rank) for report, worked, rank in self._found if worked]
         if not children:
-            return parent, device_work
-        reports = [parent] if device_work else []
+            return after_warmup(parent, warmup), device_work
+        reports = [after_warmup(parent, warmup)] if device_work else []
         taken = {rank for _, rank in children if rank is not None} | ({0} if device_work else set())
         free = (n for n in range(len(taken) + len(children) + 1) if n not in taken)
         reports += [_as_rank(report, next(free) if rank is None else rank) for report, rank in children]
         steps = [r.steps for r in reports if r.steps is not None]
         notes = dict.fromkeys(note for r in [parent, *reports] for note in r.notes)
-        joined = replace(parent, steps=max(steps, default=None), stalls=tuple(s for r in reports for s in r.stalls), notes=(*notes,))
-        return replace(joined, notes=(*joined.notes, f"{len(children)} child process{'es' * (len(children) > 1)} used the device: per step is what the busiest one has")), True
+        note = f"{len(children)} child process{'es' * (len(children) > 1)} used the device; steps are counted over all"
+        return replace(parent, steps=sum(steps) or None, stalls=tuple(s for r in reports for s in r.stalls), notes=(*notes, note)), True
 
 
 def _as_rank(report: Report, rank: int) -> Report:

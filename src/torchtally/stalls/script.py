@@ -46,6 +46,7 @@ def check_script(
     *,
     module: bool = False,
     steps: int | None = None,
+    warmup: int = 0,
     fast: bool = False,
     own: Sequence[str] = (),
     on_step: Callable[[int, Recorder], None] | None = None,
@@ -53,7 +54,7 @@ def check_script(
 ) -> Outcome:
     """Run a script (or, with `module`, what `python -m` would run) as `__main__` on a pretend device, and report its stalls.
 
-    `steps` ends it cleanly after that many optimiser steps; `fast` replaces the results of large operators by noise of the right shape. `own`
+    `steps` ends it cleanly after that many optimiser steps; the first `warmup` are left out, unless it fails before; `fast` replaces the results of large operators by noise of the right shape. `own`
     names packages or paths whose lines count as the user's own wherever they lie. `on_step(made, recorder)` is called as it goes. What child
     processes do on the device is in the report as other ranks. An error of the script is part of the outcome; a script that cannot be read is a TallyError.
     """
@@ -71,10 +72,11 @@ def check_script(
             error = raised
     for text in unseen.notes(loaded, Ownership(own)):
         recorder.note(text)
-    report, device_work = family.join(recorder.report(_name(script, arguments, module)), recorder.device_work)
+    error, status = _ending(error)
+    report, device_work = family.join(recorder.report(_name(script, arguments, module)), recorder.device_work, 0 if status else warmup)
     if not device_work:
         report = replace(report, notes=(*report.notes, NO_DEVICE_WORK))
-    return Outcome(report, device_work, *_ending(error))
+    return Outcome(report, device_work, error, status)
 
 
 def _pretend(fast: bool) -> Callable[[Recorder], AbstractContextManager[Any]]:

@@ -54,6 +54,8 @@ def after_warmup(report: Report, steps: int) -> Report:
     if not steps:
         return report
     if report.steps is None:
+        if not report.stalls:
+            return report
         return replace(report, notes=(*report.notes, "no steps were seen, so none was left out as warm-up"))
     if steps >= report.steps:
         raise TallyError(f"the warm-up of {steps} steps leaves nothing of the {report.steps} that were made; run more steps, or warm up fewer.")

@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# coding: utf-8
 
 # # A notebook, exported
 
@@ -9,7 +8,6 @@
 get_ipython().run_line_magic("matplotlib", "inline")
 get_ipython().system("pip install nothing-at-all")
 import torch
-
 
 # In[2]:
 
