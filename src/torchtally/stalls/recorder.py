@@ -156,7 +156,7 @@ class Recorder:
                 operator=w.operator,
                 site=_site(w.blame.own, sites),
                 inner=_site(w.blame.inner, sites),
-                metric=w.blame.metric,
+                metric=str(w.blame.metric) if w.blame.metric else None,
                 region=w.region,
                 step=table.step_of(w.turn, w.blame.chain),
                 start_us=w.start_us,
