@@ -148,7 +148,7 @@ TO_DEVICE = [
     Snippet("torch.where(m, x, c0)", one("aten::where")),
     Snippet("torch.where(m, c0, c0)", {"aten::where": 2}),
     Snippet("torch.where(m, x, 0.0), torch.where(m, 1.0, x), torch.where(m, x, t)", NONE),
-    Snippet("torch.unravel_index(i, (2, 2))", one("torch.tensor")),
+    Snippet("torch.unravel_index(i, (2, 2))", {"torch.tensor": 2}),
     Snippet("F.ctc_loss(scores, labels, torch.tensor([5, 5]), torch.tensor([2, 2]))", {"aten::_ctc_loss": 3},
             before="scores = torch.zeros(5, 2, 4, device='cuda').log_softmax(-1); labels = torch.ones(2, 2, dtype=torch.long, device='cuda')"),
     Snippet("F.ctc_loss(scores, labels, full, two)", {"aten::_ctc_loss": 5},

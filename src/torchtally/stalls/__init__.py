@@ -2,7 +2,8 @@
 
 from .allowing import allow
 from .sources.live import watch
+from .sources.pretend import pretend_cuda
 from .sources.trace import read_trace, read_traces
 from .stall import Report, Site, Stall
 
-__all__ = ["Report", "Site", "Stall", "allow", "read_trace", "read_traces", "watch"]
+__all__ = ["Report", "Site", "Stall", "allow", "pretend_cuda", "read_trace", "read_traces", "watch"]

@@ -1,0 +1,206 @@
+"""What every ATen operator does on the pretend device: run on host memory, put the results on the device, tell its waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ... import catalogue
+from .memory import HOST, NoFunctions, class_of, index_of, is_pinned, pin, place
+from .refusals import may_mix, refuse_mixed
+from .session import SESSIONS, STATE, TorchCall, asks_for_device, index_of_device, note, tell
+from .substitutes import substitute
+
+_function_depth: Any = torch._C._len_torch_function_stack
+_UNSEEN = object()
+
+BACKWARD = object()  # stands for the autograd engine as the function of a `TorchCall`
+
+
+class Operator:
+    """What is known of one overload of an ATen operator."""
+
+    __slots__ = ("composite", "creates", "name", "overload", "packet", "substitute", "told")
+
+    def __init__(self, function: Any) -> None:
+        self.name: str = function._schema.name  # such as aten::index_put_
+        self.overload: str = function._overloadname
+        self.packet = self.name.partition("::")[2]
+        self.told = self.name in catalogue.WATCHED
+        self.creates = any(argument.name == "device" for argument in function._schema.arguments)
+        self.composite = _is_composite(function)
+        self.substitute = substitute(self.packet)
+
+
+def _is_composite(function: Any) -> bool:
+    """Whether an operator only calls others. In inference mode these arrive here whole, with the waits inside them."""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return has(function.name(), "CompositeImplicitAutograd") and not has(function.name(), "CPU")
+
+
+OPERATORS: dict[int, Operator] = {}  # by id: overloads live as long as the process
+
+
+def describe(function: Any) -> Operator:
+    operator = OPERATORS[id(function)] = Operator(function)
+    return operator
+
+
+def _collect(values: Any, tensors: list[Tensor]) -> None:
+    for value in values:
+        if isinstance(value, Tensor):
+            tensors.append(value)
+        elif isinstance(value, (list, tuple)):
+            _collect(value, tensors)
+
+
+class DeviceMode(TorchDispatchMode):
+    """Sees every operator of a thread."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else PyTorch loads its compiler to wrap __torch_dispatch__
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        operator = OPERATORS.get(id(function)) or describe(function)
+        if kwargs is None:
+            kwargs = {}
+        if operator.composite:
+            with self:
+                return function.decompose(*args, **kwargs)
+        if _function_depth():
+            with NoFunctions():
+                return self.run(function, operator, args, kwargs)
+        return self.run(function, operator, args, kwargs)
+
+    def run(self, function: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        tensors: list[Tensor] = []
+        _collect(args, tensors)
+        if kwargs:
+            _collect(kwargs.values(), tensors)
+        device = HOST
+        mixed = False
+        first = _UNSEEN
+        for tensor in tensors:
+            index = index_of(tensor)
+            if index != first:
+                if first is not _UNSEEN:
+                    mixed = True
+                first = index
+            if device == HOST:
+                device = index
+        if mixed:
+            adopt_or_refuse(operator, function, tensors, args, kwargs)
+        if operator.creates:
+            return self.create(function, operator, args, kwargs, device, tensors)
+        if device == HOST:
+            if tensors or not made_inside(kwargs):
+                return function(*args, **kwargs)
+            device = device_of_call()
+            if device == HOST:
+                return function(*args, **kwargs)
+        if operator.told and not STATE.muted and not (operator.packet == "_local_scalar_dense" and only_checked_by_cpu()):
+            tell(operator.name, args, kwargs, operator.overload)
+        if operator.packet == "copy_" and index_of(args[0]) == HOST:
+            return function(*args, **kwargs)
+        result = operator.substitute(function, args, kwargs) if operator.substitute else function(*args, **kwargs)
+        put(result[0] if operator.packet == "_pack_padded_sequence" else result, device)  # batch sizes stay on the host
+        return result
+
+    def create(
+        self, function: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], device: int, tensors: list[Tensor]
+    ) -> Any:
+        """Run an operator that is told where its result goes: a factory, or a conversion."""
+        call = STATE.call
+        asked = kwargs.get("device")
+        if asked is not None and asks_for_device(asked):
+            target = index_of_device(asked)
+            kwargs = {**kwargs, "device": torch.device("cpu")}
+        elif asked is not None and asked.type != "cpu":
+            return function(*args, **kwargs)
+        elif call is not None and call.target is not None:
+            target = call.target
+        elif tensors:
+            target = device
+        else:
+            target = device_of_call() if made_inside(kwargs) else HOST
+        pinned = kwargs.get("pin_memory")
+        if pinned:
+            kwargs = {**kwargs, "pin_memory": False}
+        if operator.told and not STATE.muted and (target != HOST or device != HOST):
+            told = {**kwargs, "device": class_of(target).device if target != HOST else torch.device("cpu")}
+            tell(operator.name, args, told, operator.overload)
+        result = function(*args, **kwargs)
+        if target != HOST:
+            put(result, target)
+        elif pinned or (device != HOST and kwargs.get("non_blocking")):
+            pin(result)
+        return result
+
+
+def made_inside(kwargs: dict[str, Any]) -> bool:
+    """Whether C++ made this tensor for itself: Python always says whether the memory is to be pinned."""
+    return kwargs.get("pin_memory") is None
+
+
+def only_checked_by_cpu() -> bool:
+    """Whether a value is read only because C++ takes this for a CPU, and checks its range."""
+    call = STATE.call
+    return call is not None and call.function in CHECKED_BY_CPU
+
+
+CHECKED_BY_CPU = {torch.quantile, torch.nanquantile, Tensor.quantile, Tensor.nanquantile, torch._C._nn.one_hot}
+
+
+def device_of_call() -> int:
+    """The device of the innermost call of PyTorch's interface: where its helper tensors belong."""
+    call = STATE.call
+    if call is None:
+        return HOST
+    if call.target is not None:
+        return call.target
+    tensors: list[Tensor] = []
+    _collect(call.args, tensors)
+    _collect(call.kwargs.values(), tensors)
+    return next((index for tensor in tensors if (index := index_of(tensor)) != HOST), HOST)
+
+
+def put(result: Any, index: int) -> None:
+    """Put results on a device."""
+    if isinstance(result, Tensor):
+        place(result, index)
+    elif isinstance(result, (tuple, list)):
+        for value in result:
+            put(value, index)
+
+
+def adopt_or_refuse(operator: Operator, function: Any, tensors: list[Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Tensors of several devices meet: refuse it as a device does, unless PyTorch itself made the one on the host, inside a composite."""
+    call = STATE.call
+    backward = call is not None and call.function is BACKWARD
+    if may_mix(operator.packet) and not backward:
+        refuse_mixed(function, operator.packet, tensors, args, kwargs)
+        return
+    if backward or (call is not None and call.target is None and (call.function in MIXES_INSIDE or not _has_host_tensor(call))):
+        device = next(index for tensor in tensors if (index := index_of(tensor)) != HOST)
+        for tensor in tensors:
+            if index_of(tensor) == HOST and not is_pinned(tensor) and (backward or tensor.dim() > 0):
+                place(tensor, device)
+        return
+    refuse_mixed(function, operator.packet, tensors, args, kwargs)
+
+
+MIXES_INSIDE = {torch.ctc_loss}  # functions that move host arguments to the device themselves
+
+
+def _has_host_tensor(call: TorchCall) -> bool:
+    tensors: list[Tensor] = []
+    _collect(call.args, tensors)
+    _collect(call.kwargs.values(), tensors)
+    return any(index_of(tensor) == HOST for tensor in tensors)
+
+
+__all__ = ["BACKWARD", "SESSIONS", "DeviceMode", "device_of_call", "note", "put"]

@@ -1,0 +1,67 @@
+"""`pretend_cuda`: opens a session of the pretend device."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from ...recorder import Recorder
+from .cuda import patch_cuda
+from .engine import patch_engine
+from .functions import CallMode
+from .operators import OPERATORS, DeviceMode
+from .saving import patch_storage
+from .session import FAULTS, SESSIONS, STATE, Patches, Session
+from .tensors import patch_tensor
+
+
+@contextlib.contextmanager
+def pretend_cuda(devices: int = 1, record: Any = None, fast: bool = False) -> Iterator[Any]:
+    """Make `torch.cuda` work without a GPU, and record each time the host would wait for one.
+
+    Inside, `device="cuda"` works wherever PyTorch takes it. Tensors have real values, kept in host memory, and report `cuda:0`; what a
+    device refuses is refused. Yields the recorder: `record`, or a new `Recorder`. With `fast`, convolutions, matrix products and attention
+    yield noise of the right shape. Sessions may be nested, and tensors of a session are plain host tensors once it is closed.
+
+    >>> import torch
+    >>> with pretend_cuda() as recorder:
+    ...     total = torch.ones(3, device="cuda").sum()
+    ...     value = total.item()
+    >>> value, [stall.operator for stall in recorder.stalls]
+    (3.0, ['aten::_local_scalar_dense'])
+    """
+    recorder = Recorder() if record is None else record
+    session = Session(devices, recorder, fast)
+    if fast:
+        session.note("fast: convolutions, matrix products and attention yield noise of the right shape; losses and metrics mean nothing")
+    with contextlib.ExitStack() as stack:
+        if hasattr(recorder, "__enter__"):
+            stack.enter_context(recorder)
+        first = not SESSIONS
+        SESSIONS.append(session)
+        stack.callback(SESSIONS.remove, session)
+        if first:
+            _open(stack)
+        yield recorder
+
+
+def _open(stack: contextlib.ExitStack) -> None:
+    """Install everything; the stack takes it away again, whatever is raised."""
+    OPERATORS.clear()
+    FAULTS.clear()
+    stack.callback(_forget)
+    patches = Patches()
+    stack.callback(patches.restore)
+    patch_tensor(patches)
+    patch_cuda(patches)
+    patch_engine(patches)
+    patch_storage(patches)
+    stack.enter_context(DeviceMode())
+    stack.enter_context(CallMode())
+
+
+def _forget() -> None:
+    FAULTS.clear()
+    STATE.__dict__.clear()
+    STATE.__init__()  # type: ignore[misc]

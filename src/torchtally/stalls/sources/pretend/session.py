@@ -1,0 +1,177 @@
+"""What is shared by all parts of the pretend device: the sessions that are open, what each thread is doing, and the telling of waits."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ... import catalogue
+from .memory import HOST, is_pinned, where
+
+
+class TorchCall(NamedTuple):
+    """A call of PyTorch's Python interface. `target` is the device it was asked to put its result on, None where it was not asked."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    target: int | None = None
+
+
+class ThreadState(threading.local):
+    """What a thread is doing: the innermost call of PyTorch's interface, whether waits are told, its device, its streams."""
+
+    call: TorchCall | None = None
+    muted: int = 0
+    index: int = 0
+    graph: Any = None  # the CUDA graph that is being captured
+
+    def __init__(self) -> None:
+        self.streams: dict[int, Any] = {}
+
+
+STATE = ThreadState()
+
+
+class Session:
+    """One `pretend_cuda` that is open."""
+
+    def __init__(self, devices: int, recorder: Any, fast: bool) -> None:
+        self.devices = devices
+        self.recorder = recorder
+        self.fast = fast
+
+    def note(self, text: str) -> None:
+        notes = self.recorder.notes
+        if text not in notes:
+            notes.append(text)
+
+
+SESSIONS: list[Session] = []
+FAULTS: dict[int, str] = {}  # by device: what an asynchronous kernel found wrong, raised at every wait from then on
+
+
+def note(text: str) -> None:
+    """Say once, to every open session, what is not as on a real device."""
+    for session in SESSIONS:
+        session.note(text)
+
+
+def devices() -> int:
+    """How many devices there seem to be."""
+    return SESSIONS[-1].devices if SESSIONS else 0
+
+
+def asks_for_device(device: Any) -> bool:
+    """Whether a `device=` argument names a pretend device."""
+    if isinstance(device, torch.device):
+        return device.type == "cuda"
+    if isinstance(device, str):
+        return device == "cuda" or device.startswith("cuda:")
+    return isinstance(device, int) and not isinstance(device, bool)
+
+
+def index_of_device(device: Any) -> int:
+    """The index a `device=` argument names; the current device's where it names none. `HOST` for the CPU."""
+    if device is None:
+        return STATE.index
+    if isinstance(device, int):
+        index: int | None = device if device >= 0 else None
+    else:
+        device = torch.device(device) if isinstance(device, str) else device
+        if device.type != "cuda":
+            return HOST
+        index = device.index
+    if index is None:
+        return STATE.index
+    if index >= devices():
+        raise _accelerator_error()("CUDA error: invalid device ordinal\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n")
+    return index
+
+
+def _accelerator_error() -> type[RuntimeError]:
+    return getattr(torch, "AcceleratorError", RuntimeError)
+
+
+@contextlib.contextmanager
+def muted() -> Iterator[None]:
+    """Tell no waits: what runs here stands for one call that has told its own."""
+    STATE.muted += 1
+    try:
+        yield
+    finally:
+        STATE.muted -= 1
+
+
+def on_device(value: Any) -> bool:
+    """Whether a value is a tensor, or a storage, on a pretend device."""
+    if isinstance(value, Tensor):
+        return where(value) != HOST
+    return isinstance(value, torch.UntypedStorage) and value.device.type == "cuda"
+
+
+def pinned(value: Any) -> bool:
+    """Whether a value is a tensor in pinned host memory."""
+    return isinstance(value, Tensor) and is_pinned(value)
+
+
+def tell(operator: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, overload: str = "default") -> None:
+    """Ask the catalogue whether a call waits, and tell every open session of each wait."""
+    if STATE.muted or not SESSIONS:
+        return
+    STATE.muted += 1  # a condition of the catalogue may look at tensors
+    try:
+        found = catalogue.waits(catalogue.Call(operator, overload, args, kwargs or {}, on_device, pinned))
+    finally:
+        STATE.muted -= 1
+    for row, times in found:
+        for session in SESSIONS:
+            for _ in range(times):
+                session.recorder(row, operator)
+    if FAULTS and any(times for _, times in found):
+        raise_fault()
+
+
+def raise_fault() -> None:
+    """Raise what a kernel found wrong, as the next wait for a real device does."""
+    if FAULTS:
+        index, text = next(iter(FAULTS.items()))
+        raise _accelerator_error()(
+            f"CUDA error: device-side assert triggered\n(found by the pretend device cuda:{index}: {text})\n"
+            "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect."
+        )
+
+
+class Patches:
+    """Attributes that were replaced, and what they were."""
+
+    def __init__(self) -> None:
+        self.replaced: list[tuple[Any, str, bool, Any]] = []
+
+    def set(self, owner: Any, name: str, value: Any) -> None:
+        """Replace an attribute of a module or class until `restore`."""
+        own = name in vars(owner)
+        self.replaced.append((owner, name, own, vars(owner)[name] if own else None))
+        setattr(owner, name, value)
+
+    def add(self, owner: Any, **values: Any) -> None:
+        for name, value in values.items():
+            self.set(owner, name, value)
+
+    def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        """Replace an attribute, where there is one, by what `make` makes of it."""
+        if hasattr(owner, name):
+            self.set(owner, name, make(getattr(owner, name)))
+
+    def restore(self) -> None:
+        while self.replaced:
+            owner, name, own, value = self.replaced.pop()
+            if own:
+                setattr(owner, name, value)
+            else:
+                delattr(owner, name)
