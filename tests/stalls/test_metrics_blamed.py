@@ -31,7 +31,7 @@ def waits_of_an_update(metric_class):
 def test_torchmetrics_1_6_copies_the_default_weight_and_reads_two_flags():
     assert waits_of_an_update(torchmetrics.MeanMetric) == {
         ("host_to_device", "weight = torch.as_tensor(weight, dtype=self.dtype, device=self.device)", "update"): 1,
-        ("read", "anynans = nans.any() or nans_weight.any()", "_cast_and_nan_check_input"): 2,
+        ("read", "if nans.any() or nans_weight.any():", "_cast_and_nan_check_input"): 2,
     }
 
 

@@ -161,7 +161,7 @@ def _as_value(metric: Any, names: dict[str, Any]) -> str | None:
 
 def _as_item(metric: Any, names: dict[str, Any]) -> str | None:
     for name, container in names.items():
-        if isinstance(container, torch.nn.Module):
+        if issubclass(type(container), torch.nn.Module):
             container = container._modules
         if type(container) not in (dict, list, tuple) or len(container) > _LARGEST_CONTAINER:
             continue
