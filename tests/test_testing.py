@@ -171,6 +171,7 @@ def test_torch_is_not_imported_until_a_test_asks(plugin):
     plugin(text=text, subprocess=True).assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_reports_of_workers_come_together(plugin):
     pytest.importorskip("xdist")
     result = plugin("--stalls", "-n", "1", text="import torch\ndef test_reads(): torch.ones(3, device='cuda').sum().item()", subprocess=True)
