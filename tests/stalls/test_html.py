@@ -417,15 +417,17 @@ def test_a_hundred_thousand_events_stay_fast(visit):
     assert len(text) < 6_000_000
     page = visit(text)
     page.locator("#canvas").focus()
-    slowest = page.evaluate(
+    drawn = page.evaluate(
         """async () => {
-          const frame = () => new Promise(requestAnimationFrame), canvas = document.getElementById("canvas"), press = (key) => canvas.dispatchEvent(new KeyboardEvent("keydown", { key }));
-          const all = [];
-          for (const key of "++++--nnpp++++0") { await frame(); press(key); const t = performance.now(); await frame(); await frame(); all.push(performance.now() - t); }
-          return all.sort((a, b) => a - b)[Math.floor(all.length / 2)];
+          const frame = () => new Promise(requestAnimationFrame), canvas = document.getElementById("canvas"), draw = CanvasRenderingContext2D.prototype;
+          const fill = draw.fillRect, all = [];
+          let calls = 0;
+          draw.fillRect = function (...box) { calls += 1; return fill.apply(this, box); };
+          for (const key of "0+++nnpp-0") { await frame(); calls = 0; canvas.dispatchEvent(new KeyboardEvent("keydown", { key })); await frame(); await frame(); all.push(calls); }
+          return all;
         }"""
     )
-    assert slowest < 250, f"a redraw takes {slowest:.0f} ms"
+    assert 100 < max(drawn) < 15_000, "a redraw costs as the screen is wide, not as the run is long"
 
 
 def test_it_prints_without_its_controls_and_on_white(visit):
@@ -434,7 +436,7 @@ def test_it_prints_without_its_controls_and_on_white(visit):
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert not page.locator(".tools").is_visible() and not page.locator("#theme").is_visible()
     assert page.locator("#canvas").is_visible()
-    assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(251, 251, 249)"
+    assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 

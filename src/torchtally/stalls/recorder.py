@@ -127,6 +127,11 @@ class Recorder:
             self._paused -= 1
 
     @property
+    def count(self) -> int:
+        """How many waits were found so far."""
+        return len(self._waits)
+
+    @property
     def steps(self) -> int | None:
         """Steps made so far; None where nothing tells steps apart."""
         return len(self._log.table().starts) or None
