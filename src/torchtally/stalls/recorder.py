@@ -146,11 +146,6 @@ class Recorder:
             self._paused = before
 
     @property
-    def count(self) -> int:
-        """Stalls so far: cheaper than their list."""
-        return len(self._waits)
-
-    @property
     def stalls(self) -> list[Stall]:
         """What was found so far, in order."""
         table = self._log.table()
