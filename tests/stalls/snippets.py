@@ -87,6 +87,12 @@ READING = [
             before="s = torch.ones(33, 5, device='cuda', dtype=torch.complex64); window = torch.ones(64, device='cuda')"),
     Snippet("x.numel(), x.shape, x.stride(), x.dtype, x.device, x.data_ptr(), len(x), x.is_cuda", NONE, gpu=True),
     Snippet("[row.sum() for row in x]", NONE),
+    Snippet("sorted([t, t + 1])", one(READ)),
+    Snippet("any([t > 3, t > 0])", {READ: 2}),
+    Snippet("sum([t, t]), abs(t), -t, t // 2, t % 2, t ** 0.5", NONE),
+    Snippet("math.isnan(t)", one(READ)),
+    Snippet("hash(x), x is y, id(x), x.is_contiguous(), x.element_size(), x.untyped_storage().nbytes()", NONE),
+    Snippet("torch.testing.assert_close(x, y, atol=9, rtol=9)", one(READ)),
     Snippet("torch._assert_async(m.any())", NONE),
 ]
 
@@ -96,6 +102,9 @@ PRINTING = [
     Snippet("f'{x}'", one("Tensor.__repr__")),
     Snippet("f'{t:.3f}'", one("Tensor.__format__")),
     Snippet("'{}'.format(t)", one("Tensor.__format__")),
+    Snippet("'{:.2f} {}'.format(t, n)", {"Tensor.__format__": 2}),
+    Snippet("'%s' % t", one("Tensor.__repr__")),
+    Snippet("'%.3f' % t", one(READ)),
 ]
 
 TO_DEVICE = [
@@ -131,12 +140,23 @@ TO_DEVICE = [
     Snippet("torch.tensor([t, t])", {READ: 2}),
     Snippet("torch.tensor([t, t], device='cuda')", {READ: 2, "torch.tensor": 1}),
     Snippet("torch.tensor([1.0, 2.0])", NONE),
+    Snippet("torch.tensor(t)", NONE),
+    Snippet("torch.tensor(t, device='cpu')", one(COPY)),
+    Snippet("torch.as_tensor([t, t])", {READ: 2}),
+    Snippet("torch.as_tensor(c, device='cuda')", one(COPY)),
+    Snippet("with torch.device('cuda'): torch.tensor([1.0])", one("torch.tensor")),
+    Snippet("with torch.device('cuda'): torch.zeros(3), torch.rand(3)", NONE),
     Snippet("torch.full((3,), 2.0, device='cuda'), torch.zeros(3, device='cuda'), torch.arange(3, device='cuda')", NONE),
     Snippet("torch.scalar_tensor(2.0, device='cuda'), x.new_full((), 2.0), x.new_zeros(3), torch.ones_like(x)", NONE),
     Snippet("torch.full((3,), t, device='cuda')", one(READ)),
     Snippet("torch.zeros(n, device='cuda')", one(READ)),
     Snippet("torch.arange(n, device='cuda')", one(READ)),
     Snippet("torch.add(x, y, alpha=t)", one(READ)),
+    Snippet("torch.full_like(x, t)", one(READ)),
+    Snippet("x[:2].repeat(n, 1)", one(READ)),
+    Snippet("x.view(n, -1)", one(READ)),
+    Snippet("torch.topk(x, n)", one(READ)),
+    Snippet("torch.randint(0, n, (3,), device='cuda')", one(READ)),
     Snippet("torch.linspace(t, t + 1, 5, device='cuda')", {"aten::linspace": 2}),
     Snippet("torch.logspace(t, 3.0, 5, device='cuda')", one("aten::logspace")),
     Snippet("torch.linspace(0.0, 1.0, 5, device='cuda')", NONE),
@@ -181,7 +201,7 @@ TO_HOST = [
     Snippet("c.copy_(x, non_blocking=True)", one("aten::copy_"), gpu=False),
     Snippet("pickle.dumps(x)", one("Tensor.__reduce_ex__")),
     Snippet("torch.save({'x': x, 'y': y}, io.BytesIO())", {"Tensor.__reduce_ex__": 2}),
-    Snippet("copy.deepcopy(x)", NONE),
+    Snippet("copy.deepcopy(x), copy.copy(x)", NONE),
 ]
 
 SHAPES = [
@@ -243,6 +263,10 @@ SHAPES = [
     Snippet("x.to_sparse()", one("aten::_to_sparse")),
     Snippet("torch.sparse_coo_tensor(i[None], p, (4,)).coalesce()", one("aten::_coalesce")),
     Snippet("nn.utils.rnn.pack_padded_sequence(x[None], torch.tensor([3]), batch_first=True)", NONE),
+    Snippet("nn.utils.rnn.pack_padded_sequence(x[None], torch.tensor([3]), batch_first=True, enforce_sorted=False)", one(COPY)),
+    Snippet("nn.utils.rnn.pad_sequence([x, y])", NONE),
+    Snippet("x.clamp(min=t), x.clamp(t, t), x.clamp(max=c0)", NONE),
+    Snippet("x.scatter_reduce(0, i[None], y, 'sum'), x.index_reduce_(0, i, y, 'prod'), torch.take_along_dim(x, i[None], 0), x.put_(i, p)", NONE),
     Snippet("torch.triu(x), torch.tril(x), torch.triu_indices(4, 4, device='cuda'), torch.meshgrid(i, i, indexing='ij')", NONE),
 ]
 
@@ -291,6 +315,10 @@ NETWORKS = [
     Snippet("nn.CrossEntropyLoss(weight=p, label_smoothing=0.1)(x, i)", one("torch.nn.functional.cross_entropy")),
     Snippet("F.cross_entropy(x, i, weight=p, label_smoothing=0.1, reduction='sum')", NONE),
     Snippet("F.mse_loss(x, y), F.binary_cross_entropy_with_logits(x, y), F.kl_div(x, y), F.huber_loss(x, y)", NONE),
+    Snippet("F.binary_cross_entropy(x.sigmoid(), y.sigmoid()), F.l1_loss(x, y), F.smooth_l1_loss(x, y), F.multi_margin_loss(x, i), F.triplet_margin_loss(x, y, x)", NONE),
+    Snippet("F.gaussian_nll_loss(x, y, y.abs())", one(READ)),
+    Snippet("F.normalize(x), F.cosine_similarity(x, y), F.pairwise_distance(x, y), F.gumbel_softmax(x), F.pad(x, (1, 1))", NONE),
+    Snippet("F.conv2d(x[None, None], x[None, None]), F.max_pool2d(x[None], 2), F.grid_sample(x[None, None], torch.zeros(1, 2, 2, 2, device='cuda'), align_corners=False)", NONE),
     Snippet("F.embedding(i, x), F.embedding(i, x.clone(), max_norm=1.0), F.embedding_bag(i[None], x)", NONE),
     Snippet("F.dropout(x, 0.5, True), F.layer_norm(x, (4,)), F.gelu(x), F.interpolate(x[None, None], scale_factor=2.0)", NONE),
     Snippet("norm(x)", NONE, before="norm = nn.BatchNorm1d(4, device='cuda')"),
@@ -301,11 +329,20 @@ NETWORKS = [
             before="encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 1, 4, batch_first=True, device='cuda'), 1, enable_nested_tensor=False)"),
     Snippet("dist.Normal(x, y.abs() + 1)", {READ: 2}),
     Snippet("dist.Normal(x, y.abs() + 1, validate_args=False)", NONE),
+    Snippet("dist.Categorical(p)", one(READ)),
+    Snippet("dist.Categorical(logits=x, validate_args=False).log_prob(i)", NONE),
+    Snippet("nn.MultiheadAttention(4, 1, batch_first=True, device='cuda')(x[None], x[None], x[None], key_padding_mask=m[None, 0])", NONE),
+    Snippet("split(x, i)", {"aten::nonzero": 3, MASK: 2}, before="split = nn.AdaptiveLogSoftmaxWithLoss(4, 6, [2, 4], device='cuda')"),
+    Snippet("nn.init.kaiming_uniform_(x), nn.init.orthogonal_(x), nn.init.xavier_normal_(x)", NONE),
 ]
 
 TRAINING = [
     Snippet("(w * w).sum().backward()", NONE),
     Snippet("w.max().backward()", NONE),
+    Snippet("with torch.autograd.detect_anomaly(): (w * w).sum().backward()", {READ: 3}),
+    Snippet("torch.utils.checkpoint.checkpoint(lambda v: v * 2, w, use_reentrant=False).sum().backward()", NONE, before="import torch.utils.checkpoint"),
+    Snippet("with torch.amp.autocast('cuda'): x @ y", NONE),
+    Snippet("torch.vmap(lambda r: r.sum())(x), torch.func.grad(lambda r: (r * r).sum())(x)", NONE),
     Snippet("w.prod().backward()", one("autograd::ProdBackward0")),
     Snippet("w.prod(0).backward()", one("autograd::ProdBackward1")),
     Snippet("w.cumprod(0).sum().backward()", one("autograd::CumprodBackward0")),
@@ -320,6 +357,9 @@ TRAINING = [
     ),
     Snippet("o.step()", NONE, before="o = optim.AdamW([w], capturable=True); (w * w).sum().backward()"),
     Snippet("optim.Adam([w], lr=t, capturable=True)", one(READ)),
+    Snippet("o.step(lambda: (w * w).sum())", {READ: 2}, before="o = optim.LBFGS([w], max_iter=1)"),
+    Snippet("average.update_parameters(layer)", {READ: 3},
+            before="layer = nn.Linear(2, 2, device='cuda'); average = optim.swa_utils.AveragedModel(layer, device='cuda'); average.update_parameters(layer)"),
     Snippet("schedule.step(t)", one(READ), before="schedule = optim.lr_scheduler.ReduceLROnPlateau(optim.SGD([w], lr=0.1))"),
     Snippet("torch._foreach_mul_([x, y], t), torch._foreach_add([x, y], 1.0), torch._foreach_norm([x, y])", NONE),
     Snippet("torch._foreach_copy_([x, y], [c, c])", {"aten::_foreach_copy_": 2}, gpu=False),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf, log, nan
 from typing import Any
 
@@ -24,17 +25,24 @@ _ADVICE = "Pass ignore_index for a padding label, or check num_classes."
 
 
 class Counts:
-    """True and false positives and negatives per class, float64, classes last; what formulas over classes see.
+    """What formulas over classes see, float64, classes last: `tp` hits, `predicted` and `actual` positives, `seen` elements in all.
 
-    `averaged` tells which classes may enter an average (None: all).
+    What several formulas want is computed once. `averaged` tells which classes may enter an average (None: all).
     """
 
-    def __init__(self, tp: Tensor, fp: Tensor, tn: Tensor, fn: Tensor, averaged: Tensor | None = None) -> None:
-        self.tp, self.fp, self.tn, self.fn, self.averaged = tp, fp, tn, fn, averaged
+    def __init__(self, tp: Tensor, predicted: Tensor, actual: Tensor, seen: Tensor, averaged: Tensor | None = None) -> None:
+        self.tp, self.predicted, self.actual, self.seen, self.averaged = tp, predicted, actual, seen, averaged
+
+    fp = cached_property(lambda self: self.predicted - self.tp)
+    fn = cached_property(lambda self: self.actual - self.tp)
+    tn = cached_property(lambda self: self.seen - self.predicted - self.actual + self.tp)
+    involved = cached_property(lambda self: self.predicted + self.actual)
+    occurs = cached_property(lambda self: self.involved.clamp(max=1))  # 1 for a class that was predicted or is there
+    occurring = cached_property(lambda self: self.occurs.sum(-1))
 
     def micro(self) -> Counts:
         """Summed over the classes."""
-        return Counts(self.tp.sum(-1), self.fp.sum(-1), self.tn.sum(-1), self.fn.sum(-1))
+        return Counts(self.tp.sum(-1), self.predicted.sum(-1), self.actual.sum(-1), self.seen.expand_as(self.tp).sum(-1))
 
 
 def _integers(name: str, x: Tensor) -> Tensor:
@@ -69,10 +77,12 @@ class Labels(Input):
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         preds, target = batch
-        if not isinstance(preds, Tensor) or not isinstance(target, Tensor):
-            raise ValueError(f"preds is a {type(preds).__name__} and target a {type(target).__name__}; expected tensors.")
-        _integers("target", target)
         shape, given = target.shape, preds.shape
+        if (len(given) == 2 and len(shape) == 1 and given[0] == shape[0] and given[1] == self.classes and not self.per_sample) and (
+            target.dtype is torch.int64 and preds.dtype is torch.float32 and host_visible(preds, target)
+        ):
+            return self._take_on_host(strict, preds, target, True)  # the common case, without the longer way to the same
+        _integers("target", target)
         scored = len(given) == len(shape) + 1
         if scored:
             if given[0] != shape[0] or given[2:] != shape[1:] or (self.classes is not None and given[1] != self.classes):
@@ -256,9 +266,8 @@ class Hits(Statistic):
             hit, seen = rows.double().unbind(1)
         else:
             hit, seen = slots.hit.double(), slots.seen.double()
-        wrong = seen - hit
-        true_negative = seen * ((self.input.classes or nan) - 2) + hit if self.input.classes != 1 else seen * 0
-        return Counts(hit, wrong, true_negative, wrong)
+        classes = nan if self.input.classes is None else self.input.classes
+        return Counts(hit, seen, seen, seen * classes)  # over all classes, each element is one prediction and one target
 
 
 @dataclass(frozen=True)
@@ -306,8 +315,7 @@ class ClassCounts(Statistic):
             hit, predicted, actual = rows.double().unbind(1)
         else:
             hit, predicted, actual = slots.counts[:, :classes].double().unbind()
-        seen = actual.sum(-1, keepdim=True)
-        return Counts(hit, predicted - hit, seen - predicted - actual + hit, actual - hit, self._averaged(hit.device))
+        return Counts(hit, predicted, actual, actual.sum(-1, keepdim=True), self._averaged(hit.device))
 
     def _averaged(self, device: torch.device) -> Tensor | None:
         ignore, classes = self.input.ignore, self.input.classes or 0
@@ -320,8 +328,8 @@ class ClassCounts(Statistic):
 class Decisions(Input):
     """Yes or no per label, from labels, probabilities or logits and a threshold; `labels` is None for binary.
 
-    A batch of floating-point predictions with a value outside [0, 1] is taken for logits. The normal form is counts of true and false
-    positives and negatives: an int64 NumPy array or tensor `(4, L)`, with samples before it `(N, 4, L)` if `per_sample`.
+    A batch of floating-point predictions with a value outside [0, 1] is taken for logits. The normal form is counts of hits, positive
+    predictions, positive targets and all elements: an int64 NumPy array or tensor `(4, L)`, with samples before it `(N, 4, L)` if `per_sample`.
     """
 
     threshold: float = 0.5
@@ -342,8 +350,6 @@ class Decisions(Input):
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         preds, target = batch
-        if not isinstance(preds, Tensor) or not isinstance(target, Tensor):
-            raise ValueError(f"preds is a {type(preds).__name__} and target a {type(target).__name__}; expected tensors.")
         _integers("target", target)
         if preds.shape != target.shape:
             raise ValueError(f"preds has shape {tuple(preds.shape)} but target has {tuple(target.shape)}; expected equal shapes.")
@@ -416,7 +422,7 @@ class Decisions(Input):
             true, yes = true & live, yes & live
             positive, predicted, total = true.sum(axis), yes.sum(axis), live.sum(axis)
         hit = (true & yes).sum(axis)
-        return np.stack([hit, predicted - hit, total - positive - predicted + hit, positive - hit], -2).astype(np.int64)
+        return np.stack([hit, predicted, positive, np.broadcast_to(total, hit.shape)], -2).astype(np.int64)
 
     # ---- the device form
     def _decide(self, preds: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -444,7 +450,7 @@ class Decisions(Input):
         axis = (1,) if self.per_sample else (0, 1)
         true, yes = true & live, yes & live
         hit, positive, predicted, total = ((true & yes).sum(axis), true.sum(axis), yes.sum(axis), live.sum(axis))
-        return (torch.stack([hit, predicted - hit, total - positive - predicted + hit, positive - hit], -2),)
+        return (torch.stack([hit, predicted, positive, total], -2),)
 
 
 @functools.lru_cache
@@ -468,7 +474,7 @@ def _place(mask: np.ndarray) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class LabelCounts(Statistic):
-    """True and false positives and negatives of each label (of the one, if binary)."""
+    """Hits, positive predictions, positive targets and all elements of each label (of the one, if binary)."""
 
     input: Decisions
 

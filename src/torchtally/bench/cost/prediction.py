@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -12,7 +12,7 @@ from ...errors import TallyError
 from ...stalls.price import PACES, Clocks, Constant, HostSpeed, Loader, Pace, Price, Tariff, Wait, calibrate
 from ...stalls.price import price as price_list
 from ...stalls.stall import Site
-from .recording import Recording
+from .recording import Recording, record
 from .simulation import Circumstances, Outcome, simulate
 
 EDGES: tuple[Pace, Pace] = ("slow", "fast")
@@ -98,7 +98,8 @@ class Prediction:
     def constants(self) -> dict[str, Constant]:
         """Every constant the prediction rests on, by name."""
         found = dict(self.price.constants())
-        found["host.dispatch_us"] = Constant((self.speed.dispatch_us,) * 3, self.speed.source)
+        for name in ("dispatch_us", "backward_us", "call_us"):
+            found[f"host.{name}"] = Constant((getattr(self.speed, name),) * 3, self.speed.source)
         if self.loader_us:
             found["loader.batch_us"] = Constant(self.loader_us, "given: time between two batches of the loader")
         return found
@@ -115,6 +116,23 @@ class Prediction:
             + (f"a batch every {self.loader_us[2] / 1000:.3g} to {self.loader_us[0] / 1000:.3g} ms. " if self.loader_us else "a loader that is never late. ")
             + "Intervals span slow and fast hosts, devices and loaders."
         )
+
+
+def predict(
+    step: Callable[[], object],
+    price: str | Path | Price = "a40",
+    *,
+    log: Callable[[], object] | None = None,
+    log_interval: int = 100,
+    steps: int = 48,
+    loader_us: float | tuple[float, float, float] | None = None,
+    speed: HostSpeed | None = None,
+) -> Prediction:
+    """What `step`, called over and over, would cost on another device. Call it inside `with device_on_shapes():`, with model and metrics made there on "cuda".
+
+    `log` is called every `log_interval` steps; the rest is as for `predict_recording`.
+    """
+    return predict_recording(record(step, log=log, log_interval=log_interval), price, steps=steps, loader_us=loader_us, speed=speed)
 
 
 def predict_recording(
@@ -139,7 +157,7 @@ def predict_recording(
     nominal = Circumstances()
 
     def run(c: Circumstances, drop: Any = None) -> tuple[Outcome, Clocks]:
-        loader = Loader(batch_us[PACES.index(c.loader)]) if batch_us else None
+        loader = Loader(batch_us[PACES.index(c.loader)] if batch_us else 0.0, prices.host["fetch_us"].at(c.host))
         return simulate(recording, Tariff(prices, speed, c.host, c.device), timed, loader, drop, c.loader)
 
     typical, clocks = run(nominal)

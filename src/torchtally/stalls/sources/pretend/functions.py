@@ -131,6 +131,7 @@ def _as_tensor(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
             raise ValueError("can't alias tensor with arbitrary device: copy=False, and another device is asked for")
         result = convert(data, index, kwargs.get("dtype") or (args[1] if len(args) > 1 else None), copy=bool(kwargs.get("copy")))
         return result.requires_grad_() if kwargs.get("requires_grad") else result
+    _tell_elements(data)
     if device is None or not asks_for_device(device):
         return plainly(function, args, kwargs)
     index = index_of_device(device)
