@@ -84,7 +84,7 @@ class MetricRegions:
             return function(*args, **kwargs)
         running.add(key)
         try:
-            with record_function(metric_region(self._blamer.name(metric, sys._getframe(2)), method)):
+            with record_function(metric_region(str(self._blamer.name(metric, sys._getframe(2))), method)):
                 return function(*args, **kwargs)
         finally:
             running.discard(key)
