@@ -136,6 +136,15 @@ class Recorder:
         """Steps made so far; None where nothing tells steps apart."""
         return len(self._log.table().starts) or None
 
+    @contextmanager
+    def resumed(self) -> Iterator[None]:
+        """Record inside, though paused."""
+        before, self._paused = self._paused, 0
+        try:
+            yield
+        finally:
+            self._paused = before
+
     @property
     def stalls(self) -> list[Stall]:
         """What was found so far, in order."""
@@ -147,7 +156,7 @@ class Recorder:
                 operator=w.operator,
                 site=_site(w.blame.own, sites),
                 inner=_site(w.blame.inner, sites),
-                metric=w.blame.metric,
+                metric=str(w.blame.metric) if w.blame.metric else None,
                 region=w.region,
                 step=table.step_of(w.turn, w.blame.chain),
                 start_us=w.start_us,
