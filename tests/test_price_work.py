@@ -211,10 +211,10 @@ def test_an_unknown_price_list_names_the_known_ones():
 
 def test_a_task_adds_python_dispatch_and_launches_and_copies_go_over_the_bus():
     a40 = price("a40")
-    tariff = Tariff(a40, HostSpeed(dispatch_us=2.0, view_us=1.0, source="by hand"))
-    kernel = tariff.task(Seen("add", Work(591.6e6, 0.0, 1), python_us=3.0))
+    tariff = Tariff(a40, HostSpeed(dispatch_us=2.0, view_us=1.0, backward_us=1.0, call_us=0.1, source="by hand"))
+    kernel = tariff.task(Seen("add", Work(591.6e6, 0.0, 1), calls=30))
     assert kernel.host_us == 3.0 + 2.0 + 4.5 and kernel.device_us == pytest.approx(1000.0) and kernel.launches == 1
-    view = tariff.task(Seen("view", python_us=3.0))
+    view = tariff.task(Seen("view", calls=30))
     assert view.host_us == 4.0 and view.launches == 0
     images = 128 * 3 * 224 * 224 * 4
     pinned = tariff.task(Seen("copy", bus="pinned", bus_bytes=images))
@@ -222,8 +222,8 @@ def test_a_task_adds_python_dispatch_and_launches_and_copies_go_over_the_bus():
     assert pinned.host_us == 2.0 + 6.0
     blocking = tariff.task(Seen("copy", bus="pageable", bus_bytes=images, waits=1))
     assert blocking.device_us == pytest.approx(pinned.device_us / 0.3)
-    slow = Tariff(a40, tariff.speed, host="slow").task(Seen("add", Work(591.6e6, 0.0, 1), python_us=3.0))
-    assert slow.host_us == pytest.approx(5.0 * 1.6 + 6.6)
+    slow = Tariff(a40, tariff.speed, host="slow").task(Seen("add", Work(591.6e6, 0.0, 1), calls=30))
+    assert slow.host_us == pytest.approx(5.0 * 2.5 + 6.6)
 
 
 def test_calibration_measures_something_plausible():

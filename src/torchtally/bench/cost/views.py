@@ -39,7 +39,7 @@ def timeline(prediction: Prediction, source: str, steps: int = 3) -> Timeline:
     """A few steps of the typical run in its steady state, as a trace of them would read."""
     p = prediction
     tariff = Tariff(p.price, p.speed)
-    loader = Loader(p.loader_us[1]) if p.loader_us else None
+    loader = Loader(p.loader_us[1] if p.loader_us else 0.0, p.price.host["fetch_us"].at("typical"))
     clocks = simulate(p.recording, tariff, steps, loader, keep=True)[1]
     draft = Draft(source)
     draft.devices = (p.price.name,)

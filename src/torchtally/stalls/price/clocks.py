@@ -64,7 +64,7 @@ class Span:
 
 @dataclass
 class Loader:
-    """Batches made ahead by others: one every `batch_us`, at most `prefetch` of them unclaimed; claiming one takes the host `fetch_us`."""
+    """Batches made ahead by others: one every `batch_us` (0: always ready), at most `prefetch` of them unclaimed; claiming one takes the host `fetch_us`."""
 
     batch_us: float = 0.0
     fetch_us: float = 0.0
