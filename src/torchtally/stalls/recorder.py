@@ -149,7 +149,7 @@ class Recorder:
     def stalls(self) -> list[Stall]:
         """What was found so far, in order."""
         table = self._log.table()
-        sites: dict[Line, Site] = {}
+        sites: dict[tuple[int, int], Site] = {}
         return [
             Stall(
                 kind=w.row.kind,
@@ -172,10 +172,11 @@ class Recorder:
         return Report(tool=tool, source=source, steps=self.steps, stalls=tuple(self.stalls), notes=tuple(self.notes))
 
 
-def _site(line: Line | None, known: dict[Line, Site]) -> Site | None:
+def _site(line: Line | None, known: dict[tuple[int, int], Site]) -> Site | None:
     if line is None:
         return None
-    if line not in known:
-        code, number = line
-        known[line] = Site(code.co_filename, number, code.co_name, linecache.getline(code.co_filename, number).strip())
-    return known[line]
+    code, number = line
+    key = (id(code), number)
+    if key not in known:
+        known[key] = Site(code.co_filename, number, code.co_name, linecache.getline(code.co_filename, number).strip())
+    return known[key]
