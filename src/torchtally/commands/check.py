@@ -42,6 +42,10 @@ def command(
     only_metrics: Annotated[bool, typer.Option("--only-metrics", help="Only what waits within a metric's code.")] = False,
     own: Annotated[list[str] | None, typer.Option(metavar="PACKAGE|PATH", help="Count this code as your own, though it is installed.", show_default=False)] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Replace the results of large operators by noise of the right shape.")] = False,
+    shapes: Annotated[bool, typer.Option("--shapes", help="Run large tensors on shapes alone: for models that no host can run.")] = False,
+    price: Annotated[
+        str | None, typer.Option(metavar="GPU|FILE", help="Predict times for this GPU (a40, h100, …; docs/cost-model.md).", show_default=False)
+    ] = None,
     json: Annotated[str | None, typer.Option("--json", metavar="[=FILE]", help="Write JSON (docs/json.md) instead of text, or to a file too.", show_default=False)] = None,
     html: Annotated[Path | None, typer.Option(help="Also write a page to this file.", show_default=False)] = None,
     perfetto: Annotated[Path | None, typer.Option(help="Also write a trace for Perfetto to this file.", show_default=False)] = None,
@@ -55,7 +59,7 @@ def command(
             _writable(file)
     with _stdout_kept_clean(json == "-"), _progress(steps) as on_step:
         outcome = running.check_script(
-            script, arguments or (), module=module, steps=steps, warmup=warmup, fast=fast, own=own or (), on_step=on_step
+            script, arguments or (), module=module, steps=steps, warmup=warmup, fast=fast, shapes=shapes, price=price, own=own or (), on_step=on_step
         )
     sys.stderr.write(outcome.traceback())
     if outcome.failed:

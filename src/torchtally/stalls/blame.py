@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from .ownership import Owner, Ownership
+from .regions import LINE_PREFIX, METRIC_PREFIX
 
 Line = tuple[CodeType, int]
 """A line of running code: cheap to keep, turned into a Site once the run is over."""
@@ -186,8 +187,9 @@ class Regions:
         self._originals: tuple[Callable[..., Any], Callable[..., Any]] | None = None
 
     def innermost(self) -> str | None:
+        """The innermost that names a part of the program, not a line or a metric: those are blamed by themselves."""
         stack: list[str] = getattr(self._open, "names", None) or []
-        return stack[-1] if stack else None
+        return next((name for name in reversed(stack) if not name.startswith((LINE_PREFIX, METRIC_PREFIX))), None)
 
     def attach(self) -> None:
         with self._lock:
