@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -123,13 +124,15 @@ def _print(report: Report) -> None:
 
     from ..stalls import selection
     from ..stalls.renderers.text import table
+    from ..stalls.renderers.wording import KINDS, place, visible
 
     console = Console(highlight=False, emoji=False, markup=False)
     console.print(table(selection.within_steps(report)))
-    once = selection.outside_steps(report)
-    if once.stalls:
-        console.print("\nOutside the steps (setting up, or after the last one), once:\n")
-        console.print(table(once))
+    outside = Counter((place(s.site), KINDS[s.kind]) for s in selection.outside_steps(report).stalls)
+    if outside:
+        console.print("\nOutside the steps (setting up, after the last one), in all:")
+    for (line, kind), count in outside.most_common():
+        console.print(f"{count:>8}  {visible(line)}  {kind}", overflow="fold")
 
 
 def _writable(file: Path) -> None:
