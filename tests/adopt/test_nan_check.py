@@ -39,6 +39,12 @@ def test_weights_are_kept(options):
     assert mean.compute() == 3
 
 
+def test_whole_numbers_are_averaged_in_the_metrics_dtype():
+    mean = suppress_nan_check(MeanMetric)()
+    mean.update(torch.tensor([1, 2]))
+    assert mean.compute() == 1.5
+
+
 def test_nan_stays_in():
     mean = suppress_nan_check(MeanMetric)(nan_strategy="ignore")
     mean.update(torch.tensor([1.0, float("nan")]))
