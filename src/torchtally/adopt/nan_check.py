@@ -60,7 +60,7 @@ def _suppressed(metric_class: Any) -> Any:
     return type(metric_class)(name, (metric_class,), members)
 
 
-def _restored(metric_class: type) -> Any:
+def _restored(metric_class: Any) -> Any:
     cls = suppress_nan_check(metric_class)
     return cls.__new__(cls)
 
