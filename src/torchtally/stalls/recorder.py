@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
@@ -18,6 +18,8 @@ from .allowing import allowed
 from .blame import REGIONS, Blame, Blamer, Line
 from .catalogue import Row
 from .ownership import Ownership
+from .price.clocks import Wait
+from .price.meter import Meter
 from .stall import Report, Site, Stall
 from .steps import StepLog
 from .watching import StepWatch
@@ -50,6 +52,8 @@ class Recorder:
         self.notes: list[str] = []
         self.device_work = False
         """Set by the source at the first work for the device."""
+        self.meter: Meter | None = None
+        """Set by a source that predicts times: they become those of the stalls."""
         self._ownership = Ownership(own, libraries)
         self._blamer = Blamer(self._ownership)
         self._log = StepLog()
@@ -150,7 +154,7 @@ class Recorder:
         """What was found so far, in order."""
         table = self._log.table()
         sites: dict[Line, Site] = {}
-        return [
+        found = [
             Stall(
                 kind=w.row.kind,
                 operator=w.operator,
@@ -166,10 +170,20 @@ class Recorder:
             )
             for w in self._waits
         ]
+        return found if self.meter is None else [_timed(stall, self.meter.timed.get(number)) for number, stall in enumerate(found)]
 
     def report(self, source: str, tool: str = "check") -> Report:
         """Everything so far, for renderers."""
-        return Report(tool=tool, source=source, steps=self.steps, stalls=tuple(self.stalls), notes=tuple(self.notes))
+        tariff = self.meter.tariff if self.meter else None
+        notes, predicted = (*self.notes, *([tariff.note()] if tariff else [])), tariff.price.name if tariff else None
+        return Report(tool=tool, source=source, steps=self.steps, stalls=tuple(self.stalls), notes=notes, predicted=predicted)
+
+
+def _timed(stall: Stall, wait: Wait | None) -> Stall:
+    """A stall with the times a price list predicts; those of another thread have none."""
+    if wait is None:
+        return replace(stall, start_us=None)
+    return replace(stall, start_us=wait.start_us, host_wait_us=wait.end_us - wait.start_us, device_idle_us=wait.idle_us)
 
 
 def _site(line: Line | None, known: dict[Line, Site]) -> Site | None:
