@@ -87,7 +87,7 @@ CALLS = [  # operator and overload, arguments, keyword arguments, waits: what no
     ("aten::mode", "default", (device(3, 2049),), {}, 3),
     ("aten::histc", "default", (device(0),), {}, 0),
     ("aten::bincount", "default", (device(0, dtype=torch.long),), {}, 0),
-    ("aten::normal", "float_Tensor", (0.0, X), {}, 1),
+    ("aten::normal", "float_Tensor", (0.0, X), {}, 2),
     ("aten::normal", "Tensor_float", (X, 1.0), {}, 0),
     ("aten::isin", "Tensor_Tensor", (LABELS, device(11, dtype=torch.long)), {}, 0),
     ("aten::isin", "Tensor_Tensor", (LABELS, device(12, dtype=torch.long)), {}, 2),

@@ -138,7 +138,7 @@ def test_the_command_writes_a_page(files, tmp_path):
     result = CliRunner().invoke(app, ["diff", files("a.json", LOSS), files("b.json", LOSS, evil), "--html", str(page)])
     assert result.exit_code == 1
     text = page.read_text(encoding="utf-8")
-    assert "1 stall appeared; 1 as before." in text
+    assert "1\N{NO-BREAK SPACE}stall appeared; 1\N{NO-BREAK SPACE}as before." in text
     assert "<img" not in text and "<script>alert" not in text and "&lt;img" in text
 
 

@@ -133,7 +133,7 @@ def test_the_page_asks_nothing_of_the_network():
 
 def test_unknown_and_predicted_figures_say_so():
     unknown = html.render(Report("check", "train.py", 2, (Stall("read", "aten::item", LOSS),)))
-    assert unknown.count('<span class="unknown">unknown</span>') == 4
+    assert unknown.count('<span class="unknown">unknown</span>') == 3
     predicted = html.render(replace(example(1, 2)[0], predicted="A40"))
     assert "Times predicted for A40, not measured" in predicted and "≈" in predicted
     assert "≈" not in html.render(replace(example(1, 2)[0], predicted=None))
@@ -220,6 +220,17 @@ def test_it_renders_in_both_themes_and_on_a_phone(visit, scheme, width):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     paper = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", paper)[:3])) > 380) == (scheme == "light")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_long_lines_and_paths_do_not_break_the_page(visit, width):
+    long = Site("/deep" * 40 + "/train.py", 12345, "Trainer.a_step_of_a_long_name" * 4, "metrics.update(" + "prediction, " * 40 + ")")
+    stall = Stall("shape_read", "aten::" + "very_long" * 30, long, replace(long, line=7), "Metric" * 30, "region" * 40, 0, 0.0, 5.0, 1.0, 0.0, True, "do " * 200)
+    report = Report("check", "/source" * 60, 1, (stall,), ("note" * 100,), 100.0, (Gain("what" * 60, 1, 5.0),), "Device" * 20)
+    page = visit(html.render(report, two_steps()[1]), width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page = visit(html.render_comparison(compare(account(replace(report, stalls=())), account(report))), width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_the_theme_can_be_chosen(visit):

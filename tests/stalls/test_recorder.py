@@ -122,7 +122,7 @@ def test_without_a_forward_line_backward_is_blamed_and_said_to_be_inferred():
 def test_a_hook_that_waits_in_backward_is_the_users_own_line():
     recorder = Recorder()
     weight = torch.ones(3, requires_grad=True)
-    weight.register_hook(lambda gradient: print(end="" if gradient.sum().item() else ""))  # hooked
+    weight.register_hook(lambda gradient: gradient * gradient.sum().item())  # hooked
     with FakeSource(recorder):
         weight.sum().backward()
     (stall,) = recorder.stalls

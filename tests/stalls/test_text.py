@@ -2,11 +2,14 @@
 
 import csv
 import io
+import json
 from dataclasses import replace
 
 import pytest
 
 from torchtally.stalls.renderers import csv as csv_view
+from torchtally.stalls.renderers import html as html_view
+from torchtally.stalls.renderers import json as json_view
 from torchtally.stalls.renderers import text as text_view
 from torchtally.stalls.renderers.summary import summarise
 from torchtally.stalls.renderers.wording import duration, number, percent, short_path, visible
@@ -122,6 +125,13 @@ def test_names_from_a_file_cannot_steer_the_terminal():
     out = text_view.render(report(stalls=(Stall("read", "a\x9bb\r\n", nasty),), notes=("\x1b]0;title\x07",), source="\x1b[31m"))
     assert not set(out) & {"\x1b", "\x07", "\x9b", "\r", "\u202e"}
     assert "evil\\x1b[2J.py" in out and "[bold]" in out
+
+
+def test_half_a_character_stops_no_view():
+    broken = report(stalls=(Stall("read", "op\ud800", Site("a\udfff.py", 1, "f", "x\ud83d"), metric="m\ud800"),), notes=("n\ud800",), source="s\ud800")
+    for view in (text_view, csv_view, html_view):
+        assert "\\ud800" in view.render(broken).encode().decode()
+    assert json.loads(json_view.render(broken))["stalls"][0]["operator"] == "op\\ud800"
 
 
 def test_the_csv_has_one_line_per_site_and_leaves_unknown_figures_empty():

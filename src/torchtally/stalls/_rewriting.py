@@ -31,6 +31,25 @@ for _feature in __future__.all_feature_names:
     _FUTURE_FLAGS |= getattr(__future__, _feature).compiler_flag
 
 
+class _Opened(record_function):
+    """A region that ends at the latest when it is dropped, as it is with the stack of a frame that an exception leaves."""
+
+    running = False
+
+    def __enter__(self) -> _Opened:
+        super().__enter__()
+        self.running = True
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.running = False
+        super().__exit__(*error)
+
+    def __del__(self) -> None:
+        if self.running:
+            self.__exit__(None, None, None)
+
+
 class LineRegion:
     """The region of one line. It is shared by all threads and frames that run the line, so whatever it opens is a new object each time."""
 
@@ -45,11 +64,11 @@ class LineRegion:
         """`with region.whole: statement`."""
         return record_function(self.name)
 
-    def enter(self) -> record_function:
-        return record_function(self.name).__enter__()
+    def enter(self) -> _Opened:
+        return _Opened(self.name).__enter__()
 
-    def leave(self, opened: record_function, value: T) -> T:
-        """`region.leave(region.enter(), expression)`: where the expression raises, what was opened is dropped with the frame's stack and ends."""
+    def leave(self, opened: _Opened, value: T) -> T:
+        """`region.leave(region.enter(), expression)`."""
         opened.__exit__(None, None, None)
         return value
 

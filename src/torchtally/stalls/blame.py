@@ -22,13 +22,25 @@ _METRIC_BASES = ("Metric", "MetricCollection")
 _METRIC_ROOTS = ("torchmetrics", "torcheval", "ignite", "torchtally")
 
 
+@dataclass(slots=True)
+class MetricName:
+    """What a metric object is called: its class, and the name the program knows it by, once that is found (it may have none yet while it is being made)."""
+
+    kind: str
+    name: str | None = None
+    looked: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}" if self.name else self.kind
+
+
 @dataclass(frozen=True, slots=True)
 class Blame:
     """`own` is the user's innermost line, `inner` the innermost at all; `backward` is true where autograd's engine runs between the two."""
 
     own: Line | None
     inner: Line | None
-    metric: str | None
+    metric: MetricName | None
     backward: bool
     chain: tuple[Line, ...]
     """All the user's lines on the stack, innermost first."""
@@ -40,13 +52,13 @@ class Blamer:
     def __init__(self, ownership: Ownership) -> None:
         self.ownership = ownership
         self._kinds: dict[type, bool] = {}
-        self._names: dict[int, tuple[weakref.ref[Any], str]] = {}
+        self._names: dict[int, tuple[weakref.ref[Any], MetricName]] = {}
 
     def __call__(self, frame: FrameType | None) -> Blame:
         chain: list[Line] = []
         inner: Line | None = None
         backward = False
-        metric: str | None = None
+        metric: MetricName | None = None
         outermost_metrics: FrameType | None = None
         start = frame
         while frame is not None:
@@ -67,7 +79,7 @@ class Blamer:
                 inner = (code, frame.f_lineno)
             frame = frame.f_back
         if metric is None and outermost_metrics is not None:  # a functional form
-            metric = outermost_metrics.f_code.co_name
+            metric = MetricName(outermost_metrics.f_code.co_name)
         if not chain and start is not None and (caller := _caller_of_backward()) is not None:
             outside = self(caller)
             return Blame(outside.own, inner or outside.inner, metric or outside.metric, True, outside.chain)
@@ -89,18 +101,24 @@ class Blamer:
             )
         return known
 
-    def name(self, metric: Any, frame: FrameType) -> str:
-        """The class, and the name the program knows the object by: its key in a collection or dict, its attribute, or its variable."""
+    def name(self, metric: Any, frame: FrameType) -> MetricName:
+        """Its name, looked for on the stack: its key in a collection or dict, its attribute, or its variable. Later finds name earlier waits too."""
         known = self._names.get(id(metric))
-        if known is not None and known[0]() is metric:
-            return known[1]
-        found = next((n for find in (_as_member, _as_variable) for f in _outwards(frame) if (n := find(metric, f)) is not None), None)
-        label = f"{type(metric).__name__} {found}" if found else type(metric).__name__
-        try:
-            self._names[id(metric)] = (weakref.ref(metric), label)
-        except TypeError:  # a class with slots: looked up again each time
-            pass
-        return label
+        called = known[1] if known is not None and known[0]() is metric else MetricName(type(metric).__name__)
+        if called.name is None and called.looked < _LOOKS:
+            called.looked += 1
+            called.name = self._look(metric, frame)
+            try:
+                self._names[id(metric)] = (weakref.ref(metric), called)
+            except TypeError:  # a class with slots: looked up each time
+                pass
+        return called
+
+    def _look(self, metric: Any, frame: FrameType) -> str | None:
+        frames = list(_outwards(frame))
+        own = [f for f in frames if self.ownership(f.f_code.co_filename) is Owner.USER]
+        held = (name for f in frames if (name := _as_member(metric, f, f in own)) is not None)
+        return next(held, None) or next((name for f in own if (name := _as_value(metric, f.f_locals)) is not None), None)
 
 
 def _caller_of_backward() -> FrameType | None:
@@ -124,20 +142,17 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 _SAYS_NOTHING = ("self", "metric", "m", "base_metric")
 _LARGEST_CONTAINER = 1000
+_LOOKS = 20
 
 
-def _as_member(metric: Any, frame: FrameType) -> str | None:
-    """Its attribute in, or key in a container of, the object whose method runs here; or its key in a container among this frame's variables."""
+def _as_member(metric: Any, frame: FrameType, own: bool) -> str | None:
+    """Its attribute in, or key in a container of, the object whose method runs here; or its key in a container among the user's own variables."""
     names = frame.f_locals
     held = getattr(names.get("self"), "__dict__", {})
     for candidates in (held.get("_modules") or {}, held):
         if (found := _as_value(metric, candidates) or _as_item(metric, candidates)) is not None:
             return found
-    return _as_item(metric, names)
-
-
-def _as_variable(metric: Any, frame: FrameType) -> str | None:
-    return _as_value(metric, frame.f_locals)
+    return _as_item(metric, names) if own else None
 
 
 def _as_value(metric: Any, names: dict[str, Any]) -> str | None:
@@ -145,13 +160,16 @@ def _as_value(metric: Any, names: dict[str, Any]) -> str | None:
 
 
 def _as_item(metric: Any, names: dict[str, Any]) -> str | None:
-    for container in names.values():
-        if isinstance(container, torch.nn.Module):
+    for name, container in names.items():
+        if issubclass(type(container), torch.nn.Module):
             container = container._modules
         if type(container) not in (dict, list, tuple) or len(container) > _LARGEST_CONTAINER:
             continue
-        pairs = container.items() if type(container) is dict else enumerate(container)
-        if (found := next((str(k) for k, v in pairs if v is metric and k not in _SAYS_NOTHING), None)) is not None:
+        if type(container) is dict:
+            found = _as_value(metric, container)
+        else:
+            found = next((f"{name}[{n}]" for n, v in enumerate(container) if v is metric), None)
+        if found is not None:
             return found
     return None
 

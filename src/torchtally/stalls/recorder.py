@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
@@ -18,6 +18,8 @@ from .allowing import allowed
 from .blame import REGIONS, Blame, Blamer, Line
 from .catalogue import Row
 from .ownership import Ownership
+from .price.clocks import Wait
+from .price.meter import Meter
 from .stall import Report, Site, Stall
 from .steps import StepLog
 from .watching import StepWatch
@@ -50,6 +52,8 @@ class Recorder:
         self.notes: list[str] = []
         self.device_work = False
         """Set by the source at the first work for the device."""
+        self.meter: Meter | None = None
+        """Set by a source that predicts times: they become those of the stalls."""
         self._ownership = Ownership(own, libraries)
         self._blamer = Blamer(self._ownership)
         self._log = StepLog()
@@ -136,18 +140,27 @@ class Recorder:
         """Steps made so far; None where nothing tells steps apart."""
         return len(self._log.table().starts) or None
 
+    @contextmanager
+    def resumed(self) -> Iterator[None]:
+        """Record inside, though paused."""
+        before, self._paused = self._paused, 0
+        try:
+            yield
+        finally:
+            self._paused = before
+
     @property
     def stalls(self) -> list[Stall]:
         """What was found so far, in order."""
         table = self._log.table()
         sites: dict[Line, Site] = {}
-        return [
+        found = [
             Stall(
                 kind=w.row.kind,
                 operator=w.operator,
                 site=_site(w.blame.own, sites),
                 inner=_site(w.blame.inner, sites),
-                metric=w.blame.metric,
+                metric=str(w.blame.metric) if w.blame.metric else None,
                 region=w.region,
                 step=table.step_of(w.turn, w.blame.chain),
                 start_us=w.start_us,
@@ -157,10 +170,20 @@ class Recorder:
             )
             for w in self._waits
         ]
+        return found if self.meter is None else [_timed(stall, self.meter.timed.get(number)) for number, stall in enumerate(found)]
 
     def report(self, source: str, tool: str = "check") -> Report:
         """Everything so far, for renderers."""
-        return Report(tool=tool, source=source, steps=self.steps, stalls=tuple(self.stalls), notes=tuple(self.notes))
+        tariff = self.meter.tariff if self.meter else None
+        notes, predicted = (*self.notes, *([tariff.note()] if tariff else [])), tariff.price.name if tariff else None
+        return Report(tool=tool, source=source, steps=self.steps, stalls=tuple(self.stalls), notes=notes, predicted=predicted)
+
+
+def _timed(stall: Stall, wait: Wait | None) -> Stall:
+    """A stall with the times a price list predicts; those of another thread have none."""
+    if wait is None:
+        return replace(stall, start_us=None)
+    return replace(stall, start_us=wait.start_us, host_wait_us=wait.end_us - wait.start_us, device_idle_us=wait.idle_us)
 
 
 def _site(line: Line | None, known: dict[Line, Site]) -> Site | None:

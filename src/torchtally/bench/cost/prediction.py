@@ -106,16 +106,9 @@ class Prediction:
 
     def note(self) -> str:
         """One sentence that says these figures are predicted, and on what they rest."""
-        p = self.price
-        name = "tf32" if "tf32" in p.peak else "float32"
-        peak = p.peak[name]
-        return (
-            f"Predicted for {p.name}, not measured: {p.bandwidth.at('typical') / 1e9:.0f} GB/s at {p.efficiency['bandwidth'].at('typical'):.0%}, "
-            f"{peak.at('typical') / 1e12:.1f} TFLOP/s ({name}) at {p.efficiency[peak.unit].at('typical'):.0%}, "
-            f"on the host {self.speed.dispatch_us:.1f} us an operator and {p.host['launch_us'].at('typical')} us a launch, "
-            + (f"a batch every {self.loader_us[2] / 1000:.3g} to {self.loader_us[0] / 1000:.3g} ms. " if self.loader_us else "a loader that is never late. ")
-            + "Intervals span slow and fast hosts, devices and loaders."
-        )
+        pace = self.loader_us
+        loader = f"a batch from the loader every {pace[2] / 1000:.3g} to {pace[0] / 1000:.3g} ms" if pace else "a loader that is never late"
+        return f"{Tariff(self.price, self.speed).note()} With {loader}. Intervals span slow and fast hosts, devices and loaders."
 
 
 def predict(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..stall import Site
-from .clocks import Clocks, Latencies, Loader, Task
+from .clocks import Clocks, Latencies, Loader, Task, Wait
 from .host import CallCounter, HostSpeed
 from .prices import Pace, Price
 from .work import NOTHING, Work
@@ -55,6 +55,17 @@ class Tariff:
         constant = self.price.device
         return Latencies(constant["start_us"].at(self.device), constant["return_us"].at(self.host), int(constant["queue_depth"].at("typical")))
 
+    def note(self) -> str:
+        """One sentence that says figures are predicted, and on what they rest."""
+        p = self.price
+        name = "tf32" if "tf32" in p.peak else "float32"
+        peak = p.peak[name]
+        return (
+            f"Predicted for {p.name}, not measured: {p.bandwidth.at(self.device) / 1e9:.0f} GB/s at {p.efficiency['bandwidth'].at(self.device):.0%}, "
+            f"{peak.at(self.device) / 1e12:.1f} TFLOP/s ({name}) at {p.efficiency[peak.unit].at(self.device):.0%}; on the host {self.speed.dispatch_us:.1f} us "
+            f"an operator, {p.host['launch_us'].at(self.host)} us a launch and {self.speed.call_us:.2f} us a Python call."
+        )
+
     def task(self, seen: Seen) -> Task:
         """The time one call takes on either side."""
         costs, work = self.price.host, seen.work
@@ -78,7 +89,8 @@ class Tariff:
 
 
 class Meter:
-    """Collects what a device sees on the thread that made the meter. `live` clocks run along, for stalls that want their times at once.
+    """Collects what a device sees on the thread that made the meter. Given a tariff, it keeps nothing but runs `live` clocks along, and `timed` holds each
+    of the recorder's waits as they ran.
 
     The program's own time between two calls is known by how many function calls it makes, while `counter` is entered: pretending takes a program
     many times as long, so that a clock would measure the pretending.
@@ -88,30 +100,35 @@ class Meter:
         self.seen: list[Seen | Mark] = []
         self.tariff = live
         self.live = Clocks(live.latencies()) if live else None
+        self.timed: dict[int, Wait] = {}
         self.counter = CallCounter()
         self._thread = threading.get_ident()
         self._counted = 0
 
     def __call__(self, seen: Seen | Mark) -> None:
-        self.seen.append(seen)
-        if self.live and self.tariff:
-            play(self.live, [seen], self.tariff)
+        if not (self.live and self.tariff):
+            self.seen.append(seen)
+            return
+        before = len(self.live.waits)
+        play(self.live, [seen], self.tariff)
+        if isinstance(seen.tag, int):
+            self.timed.update(enumerate(self.live.waits[before:], seen.tag))
 
-    def operator(self, name: str, work: Work, waits: int, bus: Bus, bus_bytes: float, recorder: Any, backward: bool = False) -> None:
+    def operator(self, name: str, work: Work, waits: int, bus: Bus, bus_bytes: float, tag: int | None, backward: bool = False) -> None:
         """A call has done this work, copied so much, and waited so often."""
         if threading.get_ident() == self._thread:
             calls, self._counted = self.counter.calls - self._counted, self.counter.calls
-            self(Seen(name, work, calls, waits, bus, bus_bytes, backward=backward, tag=_number(recorder, waits)))
+            self(Seen(name, work, calls, waits, bus, bus_bytes, backward=backward, tag=tag))
 
-    def call(self, name: str, waits: int, args: tuple[Any, ...], recorder: Any) -> None:
+    def call(self, name: str, waits: int, args: tuple[Any, ...], tag: int | None) -> None:
         """Something other than an operator, such as `torch.tensor(1.0, device="cuda")` or `Tensor.tolist`, has made the host wait."""
         if name.endswith(".synchronize"):
             if threading.get_ident() == self._thread:
-                self(Mark("synchronize", _number(recorder, waits)))
+                self(Mark("synchronize", tag))
             return
         to_device = name.startswith("torch.") or name == "Tensor.new_tensor"
         size = float(getattr(args[0], "nbytes", 8)) if args else 8.0
-        self.operator(name, NOTHING, waits, "pageable" if to_device else "to_host", size, recorder)
+        self.operator(name, NOTHING, waits, "pageable" if to_device else "to_host", size, tag)
 
     def steps(self) -> list[list[Seen | Mark]]:
         """What was seen, cut at the ends of steps; what comes after the last is left out."""
@@ -121,12 +138,6 @@ class Meter:
             if isinstance(seen, Mark) and seen.kind == "step":
                 cut.append([])
         return cut[:-1]
-
-
-def _number(recorder: Any, waits: int) -> int | None:
-    """Which of the recorder's waits a call's first one is."""
-    count = getattr(recorder, "count", None)
-    return count - waits if waits and count is not None else None
 
 
 def play(clocks: Clocks, seen: Iterable[Seen | Mark], tariff: Tariff, loader: Loader | None = None) -> None:

@@ -48,6 +48,7 @@ def render(report: Report, timelines: Sequence[Timeline] = ()) -> str:
         rows=rows,
         left_out=len(summary.rows) - len(rows),
         most=_most(rows),
+        order=next((f for f in ("device_idle_us", "host_wait_us") if any(getattr(r, f) for r in rows)), "count"),
         gain=max((g for g in report.gains if g.saved_us is not None), key=lambda g: g.stalls, default=None),
         drawn=drawn,
         data=None if drawn is None else _json(drawn),
@@ -59,7 +60,7 @@ def render(report: Report, timelines: Sequence[Timeline] = ()) -> str:
 
 def render_comparison(comparison: Comparison) -> str:
     """The page of two reports side by side."""
-    return _page("comparison.html.jinja", comparison=comparison, headline=headline(comparison))
+    return _page("comparison.html.jinja", comparison=comparison, headline=re.sub(r"(\d) (?=\w)", "\\1\N{NO-BREAK SPACE}", headline(comparison)))
 
 
 def _page(template: str, **values: Any) -> str:
@@ -91,6 +92,7 @@ def _environment() -> Environment:
         path=lambda text: wording.visible(wording.short_path(text)),
         plural=wording.plural,
         region=wording.region_of,
+        coded=_coded,
     )
     return found
 
@@ -102,6 +104,11 @@ def _hash(text: str) -> str:
 def _json(value: Any) -> Markup:
     """JSON that cannot end the element it stands in, nor start another."""
     return Markup(orjson.dumps(value).decode().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def _coded(text: str) -> Markup:
+    """Text with what stands between backticks as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(wording.visible(text)))))
 
 
 def _emphasised(text: str) -> Markup:

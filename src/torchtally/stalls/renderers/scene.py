@@ -80,7 +80,7 @@ def scene(report: Report, rows: Sequence[StallGroup], timelines: Sequence[Timeli
     return {
         "names": list(names.index),
         "ranks": ranks,
-        "sites": [{"place": visible(place(r.site)), "code": visible(r.site.code) if r.site else "", "cause": visible(cause(r))} for r in rows],
+        "sites": [{"place": place(r.site), "code": visible(r.site.code) if r.site else "", "cause": cause(r)} for r in rows],
         "shortest": _ns(shortest),
         "predicted": report.predicted is not None,
     }

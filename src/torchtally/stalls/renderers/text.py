@@ -54,14 +54,14 @@ def _rows(report: Report, rows: tuple[StallGroup, ...]) -> Table:
 
 
 def _line(row: StallGroup) -> Text:
-    text = Text(visible(place(row.site)), "bold")
+    text = Text(place(row.site), "bold")
     if row.inferred:
         text.append(" (line inferred)", "dim")
     if row.site and row.site.code:
         text.append("\n" + visible(row.site.code), "cyan")
-    text.append("\n" + visible(cause(row)), "not bold")
+    text.append("\n" + cause(row), "not bold")
     if row.inner and row.inner != row.site:
-        text.append("\nwaits inside " + visible(place(row.inner)), "dim not bold")
+        text.append("\nwaits inside " + place(row.inner), "dim not bold")
     if row.remedy:
         text.append("\n→ " + visible(row.remedy), "green not bold")
     return text

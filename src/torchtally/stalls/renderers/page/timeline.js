@@ -38,8 +38,9 @@
     if (ns === null || ns === undefined) return "unknown";
     const [unit, size] = Math.abs(ns) >= 999.5e6 ? ["s", 1e9] : Math.abs(ns) >= 999.5e3 ? ["ms", 1e6] : ["µs", 1e3];
     const x = ns / size;
-    return `${data.predicted ? "≈ " : ""}${Number(x.toFixed(Math.abs(x) >= 99.95 ? 0 : Math.abs(x) >= 9.995 ? 1 : 2)).toLocaleString("en")} ${unit}`;
+    return `${Number(x.toFixed(Math.abs(x) >= 99.95 ? 0 : Math.abs(x) >= 9.995 ? 1 : 2)).toLocaleString("en")} ${unit}`;
   };
+  const cost = (ns) => (data.predicted && ns !== null ? `≈ ${time(ns)}` : time(ns));
   const scale = () => width / (view.to - view.from);
 
   // ---- layout: one entry per drawn band ----
@@ -247,7 +248,7 @@
   };
   const words = (s) => {
     const site = data.sites[s.row], of = everyStall.filter((x) => row === null || x.row === row);
-    return [`Stall ${of.indexOf(s) + 1} of ${of.length}`, site ? site.place : null, site ? site.cause : null, `host waited ${time(s.wait)}`, `device idle ${time(s.idle)}`, s.step === null ? null : `step ${s.step}`, several ? `rank ${s.rank}` : null].filter(Boolean).join(" · ");
+    return [`Stall ${of.indexOf(s) + 1} of ${of.length}`, site ? site.place : null, site ? site.cause : null, `host waited ${cost(s.wait)}`, `device idle ${cost(s.idle)}`, s.step === null ? null : `step ${s.step}`, several ? `rank ${s.rank}` : null].filter(Boolean).join(" · ");
   };
   const stallBy = (d) => {
     const of = everyStall.filter((s) => row === null || s.row === row);
@@ -325,7 +326,7 @@
   };
   const place = (e) => {
     const lines = hover.stall
-      ? (() => { const site = data.sites[hover.stall.row]; return [site ? site.place : "line unknown", site && site.code, site && site.cause, `host waited ${time(hover.stall.wait)} · device idle ${time(hover.stall.idle)}`]; })()
+      ? (() => { const site = data.sites[hover.stall.row]; return [site ? site.place : "line unknown", site && site.code, site && site.cause, `host waited ${cost(hover.stall.wait)} · device idle ${cost(hover.stall.idle)}`]; })()
       : [hover.name, `${time(hover.to - hover.from)}, from ${time(hover.from - whole.from)}`, hover.lane];
     tip.replaceChildren(...lines.filter(Boolean).map((text, i) => { const p = document.createElement(i ? "div" : "b"); p.textContent = text; return p; }));
     const box = canvas.parentElement.getBoundingClientRect();

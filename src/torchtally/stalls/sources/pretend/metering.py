@@ -14,7 +14,7 @@ from .session import SESSIONS, STATE
 
 def metered(function: Any, packet: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, waits: int) -> None:
     """Tell every meter of an operator that ran on the device."""
-    meters = [(session.meter, session.recorder) for session in SESSIONS if session.meter is not None]
+    meters = [(session.meter, session.tag if waits else None) for session in SESSIONS if session.meter is not None]
     if not meters or STATE.muted:
         return
     bus: Bus = ""
@@ -28,8 +28,8 @@ def metered(function: Any, packet: str, args: tuple[Any, ...], kwargs: dict[str,
         elif packet == "_local_scalar_dense":
             bus, moved = "to_host", float(args[0].element_size())
         work = NOTHING if bus else work_of(function, args, kwargs, result)
-    for meter, recorder in meters:
-        meter.operator(f"aten::{packet}", work, waits, bus, moved, recorder, backward=torch._C._current_autograd_node() is not None)
+    for meter, tag in meters:
+        meter.operator(f"aten::{packet}", work, waits, bus, moved, tag, backward=torch._C._current_autograd_node() is not None)
 
 
 class held:

@@ -48,6 +48,8 @@ class Session:
         self.fast = fast
         self.meter = meter
         self.shapes = shapes
+        self.tag: int | None = None
+        """Which of the recorder's waits the last call told was; None where the recorder left it out."""
 
     def note(self, text: str) -> None:
         notes = self.recorder.notes
@@ -132,15 +134,17 @@ def tell(operator: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | Non
         found = catalogue.waits(catalogue.Call(operator, overload, args, kwargs or {}, on_device, pinned))
     finally:
         STATE.muted -= 1
-    for row, times in found:
-        for session in SESSIONS:
+    for session in SESSIONS:
+        before = getattr(session.recorder, "count", None)
+        for row, times in found:
             for _ in range(times):
                 session.recorder(row, operator)
+        session.tag = before if before is not None and before != session.recorder.count else None
     waits = sum(times for _, times in found)
     if waits and not operator.startswith("aten::"):  # operators are metered with the work they do
         for session in SESSIONS:
             if session.meter is not None:
-                session.meter.call(operator, waits, args, session.recorder)
+                session.meter.call(operator, waits, args, session.tag)
     if FAULTS and waits:
         raise_fault()
     return waits
