@@ -157,7 +157,7 @@ class Recorder:
     def stalls(self) -> list[Stall]:
         """What was found so far, in order."""
         table = self._log.table()
-        sites: dict[Line, Site] = {}
+        sites: dict[tuple[int, int], Site] = {}
         found = [
             Stall(
                 kind=w.row.kind,
@@ -195,10 +195,11 @@ def _timed(stall: Stall, wait: Wait | None) -> Stall:
     return replace(stall, start_us=wait.start_us, host_wait_us=wait.end_us - wait.start_us, device_idle_us=wait.idle_us)
 
 
-def _site(line: Line | None, known: dict[Line, Site]) -> Site | None:
+def _site(line: Line | None, known: dict[tuple[int, int], Site]) -> Site | None:
     if line is None:
         return None
-    if line not in known:
-        code, number = line
-        known[line] = Site(code.co_filename, number, code.co_name, linecache.getline(code.co_filename, number).strip())
-    return known[line]
+    code, number = line
+    key = (id(code), number)
+    if key not in known:
+        known[key] = Site(code.co_filename, number, code.co_name, linecache.getline(code.co_filename, number).strip())
+    return known[key]
