@@ -76,8 +76,10 @@ def test_the_innermost_region_is_named_and_gone_afterwards():
     with FakeSource(recorder):
         with torch.profiler.record_function("outer"), torch.profiler.record_function("inner"):
             torch.ones(()).item()
+            with torch.profiler.record_function("metric: loss.update"):  # a probe of ours: blamed by itself
+                torch.ones(()).item()
         torch.ones(()).item()
-    assert [s.region for s in recorder.stalls] == ["inner", None]
+    assert [s.region for s in recorder.stalls] == ["inner", "inner", None]
     assert torch.autograd.profiler.record_function.__enter__ is original
     assert REGIONS.innermost() is None
 
