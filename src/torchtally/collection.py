@@ -220,12 +220,12 @@ class MetricCollection(nn.Module):
                 batch = [x.detach() if isinstance(x := values[p], Tensor) and x.requires_grad else x for p in places]
                 ledger.accept(j, batch, "the collection")
                 taken.append((j, *take(ledger.strict[j], *batch)))
-            for strategy, indices, places, columns in plan.scalars:
+            for strategy, group, places, columns in plan.scalars:
                 scalars = [values[p] for p in places]
                 numbers, rest = read_scalars(strategy, scalars, eager=not in_functorch())
-                rows.append((indices, numbers))
+                rows.append((group, numbers))
                 if rest:
-                    taken += self._take_rest(ledger, indices, scalars, rest, columns)
+                    taken += self._take_rest(ledger, group, scalars, rest, columns)
         except Exception as error:
             raise named(error, self._names_of(j)) from error.__cause__
         for j, key, piece in taken:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..stalls.recorder import Recorder
     from ..stalls.script import Outcome
     from ..stalls.stall import Report
+    from ..stalls.timeline import Timeline
 
 SETTINGS = {
     "cls": RunsAScript,
@@ -64,7 +65,7 @@ def command(
     if only_metrics:
         report = selection.only_metrics(report)
     report = selection.allow(report, allow or ())
-    _write(report, json, html, perfetto)
+    _write(report, outcome.timelines, json, html, perfetto)
     if outcome.failed:
         raise typer.Exit(130 if isinstance(outcome.error, KeyboardInterrupt) else 3)
     if budget is not None:
@@ -95,7 +96,7 @@ def _judge(report: Report, outcome: Outcome, budget: float) -> None:
         raise typer.Exit(1)
 
 
-def _write(report: Report, json: str | None, html: Path | None, perfetto: Path | None) -> None:
+def _write(report: Report, timelines: Sequence[Timeline], json: str | None, html: Path | None, perfetto: Path | None) -> None:
     from ..stalls.renderers.json import render
 
     if json == "-":
@@ -107,11 +108,11 @@ def _write(report: Report, json: str | None, html: Path | None, perfetto: Path |
     if html is not None:
         from ..stalls.renderers.html import render as as_page
 
-        html.write_text(as_page(report), encoding="utf-8")
+        html.write_text(as_page(report, timelines), encoding="utf-8")
     if perfetto is not None:
         from ..stalls.renderers.perfetto import render as as_trace
 
-        perfetto.write_bytes(as_trace(report))
+        perfetto.write_bytes(as_trace(report, timelines))
 
 
 def _print(report: Report) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 
 from .ownership import Owner, Ownership
+from .pretended import MOST_REGIONS, Opened
 
 Line = tuple[CodeType, int]
 """A line of running code: cheap to keep, turned into a Site once the run is over."""
@@ -178,6 +180,8 @@ class Regions:
     """The `record_function` regions that are open, per thread, learnt by standing in for its `__enter__` and `__exit__` while anyone records."""
 
     def __init__(self) -> None:
+        self.closed: list[Opened] = []
+        """The first of the regions that were open since the first user attached."""
         self._open = threading.local()
         self._users = 0
         self._lock = threading.Lock()
@@ -192,18 +196,23 @@ class Regions:
             self._users += 1
             if self._users > 1:
                 return
+            closed: list[Opened] = []
+            self.closed = closed
             record_function = torch.autograd.profiler.record_function
             enter, leave = self._originals = (record_function.__enter__, record_function.__exit__)
             opened = self._open
 
             def __enter__(this: Any) -> Any:
                 opened.__dict__.setdefault("names", []).append(this.name)
+                opened.__dict__.setdefault("began", []).append(time.perf_counter())
                 return enter(this)
 
             def __exit__(this: Any, *exc: Any) -> Any:
                 names = opened.__dict__.get("names")
                 if names:
-                    names.pop()
+                    name, began = names.pop(), opened.began.pop()
+                    if len(closed) < MOST_REGIONS:
+                        closed.append(Opened(name, threading.current_thread().name, began, time.perf_counter()))
                 return leave(this, *exc)
 
             record_function.__enter__, record_function.__exit__ = __enter__, __exit__  # type: ignore[method-assign]

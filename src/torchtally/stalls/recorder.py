@@ -18,10 +18,12 @@ from .allowing import allowed
 from .blame import REGIONS, Blame, Blamer, Line
 from .catalogue import Row
 from .ownership import Ownership
+from .pretended import host_timeline
 from .price.clocks import Wait
 from .price.meter import Meter
 from .stall import Report, Site, Stall
 from .steps import StepLog
+from .timeline import Timeline
 from .watching import StepWatch
 
 _MOST_REMEMBERED = 100_000
@@ -63,6 +65,7 @@ class Recorder:
         self._entered = 0
         self._paused = 0
         self._began = time.perf_counter()
+        self._ended: float | None = None
 
     def __enter__(self) -> Recorder:
         if not self._entered:
@@ -76,6 +79,7 @@ class Recorder:
         if not self._entered:
             self._watch.__exit__(kind, error, trace)
             REGIONS.detach()
+            self._ended = time.perf_counter()
 
     def __call__(self, row: Row, operator: str) -> None:
         self.device_work = True
@@ -171,6 +175,11 @@ class Recorder:
             for w in self._waits
         ]
         return found if self.meter is None else [_timed(stall, self.meter.timed.get(number)) for number, stall in enumerate(found)]
+
+    def timeline(self, source: str) -> Timeline:
+        """Steps and regions so far, on the clock of the stalls' `start_us`."""
+        ended = self._ended or time.perf_counter()
+        return host_timeline(source, self._began, ended, self._log.spans(ended), list(REGIONS.closed))
 
     def report(self, source: str, tool: str = "check") -> Report:
         """Everything so far, for renderers."""

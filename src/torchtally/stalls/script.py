@@ -17,6 +17,7 @@ from . import children, notebooks, unseen
 from .ownership import Owner, Ownership
 from .recorder import Recorder
 from .stall import Report
+from .timeline import Timeline
 from .watching import EnoughSteps
 
 NO_DEVICE_WORK = "no device work at all: the script put nothing on a CUDA device (does an option of its own choose the CPU?), so no stall could be seen"
@@ -30,6 +31,7 @@ class Outcome:
     device_work: bool
     error: BaseException | None = None
     status: int = 0
+    timelines: tuple[Timeline, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -73,10 +75,11 @@ def check_script(
     for text in unseen.notes(loaded, Ownership(own)):
         recorder.note(text)
     error, status = _ending(error)
-    report, device_work = family.join(recorder.report(_name(script, arguments, module)), recorder.device_work, 0 if status else warmup)
+    name = _name(script, arguments, module)
+    report, device_work = family.join(recorder.report(name), recorder.device_work, 0 if status else warmup)
     if not device_work:
         report = replace(report, notes=(*report.notes, NO_DEVICE_WORK))
-    return Outcome(report, device_work, error, status)
+    return Outcome(report, device_work, error, status, (recorder.timeline(name),))
 
 
 def _pretend(fast: bool) -> Callable[[Recorder], AbstractContextManager[Any]]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, log, nan
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,6 +19,8 @@ from ..statistic import Input, Number, Piece, Slot, Slots, Statistic, host_visib
 SMALL_HOST = 1024
 SMALL_DEVICE = 4096
 """Batches of up to this many labels wait as copies and are counted many at a time."""
+
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 _ADVICE = "Pass ignore_index for a padding label, or check num_classes."
 
@@ -213,7 +214,7 @@ class Labels(Input):
         note(slots, bad[None] if len(pieces) == 1 else bad, first)
         y, p = y.masked_fill(out, bound), p.masked_fill(out, bound + 1)
         if self.per_sample:
-            return p.reshape(len(p), -1), y.reshape(len(y), -1)
+            return p.flatten(1), y.flatten(1)
         return p.reshape(-1), y.reshape(-1)
 
     @staticmethod
@@ -337,6 +338,12 @@ class Decisions(Input):
     labels: int | None = None
     per_sample: bool = False
 
+    def __post_init__(self) -> None:
+        cuts = {d: (cut(self.threshold, d, False), cut(self.threshold, d, True)) for d in _FLOATS}
+        object.__setattr__(self, "_cuts", cuts)  # not a field: it follows from the threshold
+
+    _cuts: ClassVar[dict[torch.dtype, tuple[float, float]]]
+
     def slots(self) -> dict[str, Slot]:
         return {"bad": Slot(), "first_bad": Slot(combine="min")}
 
@@ -394,7 +401,7 @@ class Decisions(Input):
                         raise FaultError(f"preds has NaN at {_place(wrong)}; expected numbers.")
                     return None
                 low, high = np.nanmin(scores, initial=0.0), np.nanmax(scores, initial=0.0)
-            yes = scores > cut(self.threshold, preds.dtype, bool(low < 0 or high > 1))
+            yes = scores > self._cuts[preds.dtype][bool(low < 0 or high > 1)]
         else:
             scores = preds.numpy()
             yes = scores == 1
@@ -433,7 +440,8 @@ class Decisions(Input):
         if not preds.numel():
             return wrong, wrong
         outside = (preds.lt(0) | preds.gt(1)).any()
-        limit = torch.where(outside, cut(self.threshold, preds.dtype, True), cut(self.threshold, preds.dtype, False)).to(preds.dtype)
+        probabilities, logits = self._cuts[preds.dtype]
+        limit = torch.where(outside, logits, probabilities).to(preds.dtype)
         return preds.gt(limit), wrong
 
     def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
@@ -453,7 +461,6 @@ class Decisions(Input):
         return (torch.stack([hit, predicted, positive, total], -2),)
 
 
-@functools.lru_cache
 def cut(threshold: float, dtype: torch.dtype, logits: bool) -> float:
     """The largest number of a dtype up to the threshold (of its logit), so that comparing in the dtype is comparing exactly."""
     t = float(threshold)
