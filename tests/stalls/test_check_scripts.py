@@ -45,8 +45,8 @@ def found(report):
     return Counter((Path(s.site.file).name, s.site.line, s.kind) for s in report.stalls)
 
 
-def run(script, steps, arguments=(), files=(), limit=None):
-    outcome = check_script(script if files else str(SCRIPTS / script), arguments, module=bool(files), steps=limit)
+def run(script, steps, arguments=(), files=(), limit=None, devices=1):
+    outcome = check_script(script if files else str(SCRIPTS / script), arguments, module=bool(files), steps=limit, devices=devices)
     assert not outcome.failed, outcome.traceback()
     assert found(outcome.report) == sum((expected(SCRIPTS / file, steps) for file in files or (script,)), Counter())
     return outcome
@@ -105,8 +105,8 @@ def test_processes_that_train_together_are_checked_each():
         port = s.getsockname()[1]
     os.environ["PORT"] = str(port)
     try:
-        outcome = run("ddp.py", 3)
-        assert outcome.report.steps == 3
+        outcome = run("ddp.py", 3, devices=2)
+        assert outcome.report.steps == 3 * 2  # of both ranks
     finally:
         del os.environ["PORT"]
     assert {s.rank for s in outcome.report.stalls} == {0, 1}
