@@ -192,7 +192,8 @@ def _timed(stall: Stall, wait: Wait | None) -> Stall:
     """A stall with the times a price list predicts; those of another thread have none."""
     if wait is None:
         return replace(stall, start_us=None)
-    return replace(stall, start_us=wait.start_us, host_wait_us=wait.end_us - wait.start_us, device_idle_us=wait.idle_us)
+    lag = None if wait.next_us is None else max(0.0, wait.next_us - wait.end_us)
+    return replace(stall, start_us=wait.start_us, host_wait_us=wait.end_us - wait.start_us, device_idle_us=wait.idle_us, launch_lag_us=lag)
 
 
 def _site(line: Line | None, known: dict[tuple[int, int], Site]) -> Site | None:
