@@ -141,6 +141,9 @@ def test_the_timeline_shows_the_steps_the_work_and_the_waits(round_numbers):
     p = predict_recording(Recording([step(Seen("read", waits=1, site=SITE))]), round_numbers, speed=SPEED)
     t = timeline(p, "naive", steps=3)
     assert len(t.steps) == 3 and t.devices == ("Round",)
+    stalls = report(p, "torchtally bench", "naive").stalls
+    assert [s.step for s in stalls[:3]] == [s.number for s in t.steps]
+    assert [s.start_us for s in stalls[:3]] == pytest.approx(list(t.calls.start_us))  # one clock for both
     assert [s.end_us - s.start_us for s in t.steps] == pytest.approx([1052.0] * 3)
     assert len(t.work) == 30 and len(t.calls) == 3
     assert np.sum(t.work.end_us - t.work.start_us) == pytest.approx(3000.0)

@@ -157,7 +157,7 @@ class Recorder:
     def stalls(self) -> list[Stall]:
         """What was found so far, in order."""
         table = self._log.table()
-        sites: dict[Line, Site] = {}
+        sites: dict[tuple[int, int], Site] = {}
         found = [
             Stall(
                 kind=w.row.kind,
@@ -192,13 +192,15 @@ def _timed(stall: Stall, wait: Wait | None) -> Stall:
     """A stall with the times a price list predicts; those of another thread have none."""
     if wait is None:
         return replace(stall, start_us=None)
-    return replace(stall, start_us=wait.start_us, host_wait_us=wait.end_us - wait.start_us, device_idle_us=wait.idle_us)
+    lag = None if wait.next_us is None else max(0.0, wait.next_us - wait.end_us)
+    return replace(stall, start_us=wait.start_us, host_wait_us=wait.end_us - wait.start_us, device_idle_us=wait.idle_us, launch_lag_us=lag)
 
 
-def _site(line: Line | None, known: dict[Line, Site]) -> Site | None:
+def _site(line: Line | None, known: dict[tuple[int, int], Site]) -> Site | None:
     if line is None:
         return None
-    if line not in known:
-        code, number = line
-        known[line] = Site(code.co_filename, number, code.co_name, linecache.getline(code.co_filename, number).strip())
-    return known[line]
+    code, number = line
+    key = (id(code), number)
+    if key not in known:
+        known[key] = Site(code.co_filename, number, code.co_name, linecache.getline(code.co_filename, number).strip())
+    return known[key]

@@ -50,22 +50,26 @@ def check_script(
     steps: int | None = None,
     warmup: int = 0,
     fast: bool = False,
+    shapes: bool = False,
+    price: str | None = None,
     own: Sequence[str] = (),
     on_step: Callable[[int, Recorder], None] | None = None,
     device: Callable[[Recorder], AbstractContextManager[Any]] | None = None,
 ) -> Outcome:
     """Run a script (or, with `module`, what `python -m` would run) as `__main__` on a pretend device, and report its stalls.
 
-    `steps` ends it cleanly after that many optimiser steps; the first `warmup` are left out, unless it fails before; `fast` replaces the results of large operators by noise of the right shape. `own`
-    names packages or paths whose lines count as the user's own wherever they lie. `on_step(made, recorder)` is called as it goes. What child
-    processes do on the device is in the report as other ranks. An error of the script is part of the outcome; a script that cannot be read is a TallyError.
+    `steps` ends it cleanly after that many optimiser steps; the first `warmup` are left out, unless it fails before. `fast`, `shapes` and `price` are
+    those of `pretend_cuda`. `own` names packages or paths whose lines count as the user's own wherever they lie. `on_step(made, recorder)` is called
+    as it goes. What child processes do on the device is in the report as other ranks. An error of the script is part of the outcome; a script that
+    cannot be read is a TallyError.
     """
     program = _find_module(script) if module else _find_script(script)
     own = (*own, *program.own)
     recorder: Recorder = Recorder(own=own, limit=steps, on_step=(lambda made: on_step(made, recorder)) if on_step else None)
     loaded = list(sys.modules)
     error: BaseException | None = None
-    with children.watched(children.Settings(steps=steps, fast=fast, own=own)) as family, (device or _pretend(fast))(recorder), recorder:
+    settings = children.Settings(steps, fast, shapes, price, own)
+    with children.watched(settings) as family, (device or settings.device)(recorder), recorder:
         try:
             _run(program, arguments, recorder)
         except EnoughSteps:
@@ -80,12 +84,6 @@ def check_script(
     if not device_work:
         report = replace(report, notes=(*report.notes, NO_DEVICE_WORK))
     return Outcome(report, device_work, error, status, (recorder.timeline(name),))
-
-
-def _pretend(fast: bool) -> Callable[[Recorder], AbstractContextManager[Any]]:
-    from .sources.pretend import pretend_cuda
-
-    return lambda recorder: pretend_cuda(record=recorder, fast=fast)
 
 
 def _ending(error: BaseException | None) -> tuple[BaseException | None, int]:
