@@ -111,3 +111,36 @@ def test_processes_that_train_together_are_checked_each():
         del os.environ["PORT"]
     assert {s.rank for s in outcome.report.stalls} == {0, 1}
     assert any(re.match("2 child processes used the device", note) for note in outcome.report.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("torchtally.stalls.sources.pretend.distributed") is None, reason="NCCL is not pretended yet")
+def test_a_launcher_and_the_processes_it_starts(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(LAUNCHED)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = str(s.getsockname()[1])
+    arguments = ["--nproc-per-node", "2", "--master-port", port, str(script)]
+    outcome = check_script("torch.distributed.run", arguments, module=True, steps=3, devices=2)
+    assert not outcome.failed, outcome.traceback()
+    assert outcome.report.steps == 3 * 2
+    assert found(within_steps(outcome.report)) == {("train.py", 14, "read"): 3}
+    assert {s.rank for s in within_steps(outcome.report).stalls} == {1}
+
+
+LAUNCHED = """
+import torch, torch.distributed as dist
+dist.init_process_group("nccl")
+torch.cuda.set_device(dist.get_rank())
+weight = torch.zeros(2, device="cuda", requires_grad=True)
+optimizer = torch.optim.SGD([weight], lr=0.1)
+for step in range(9):
+    loss = (weight - dist.get_rank()).square().sum()
+    optimizer.zero_grad()
+    loss.backward()
+    dist.all_reduce(weight.grad)
+    optimizer.step()
+    if dist.get_rank() == 1:
+        print(loss.item())
+"""
