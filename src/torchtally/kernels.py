@@ -31,7 +31,7 @@ def row_argmax(scores: Tensor) -> tuple[np.ndarray, int | None]:
         scores = scores.float()
     values = scores.numpy()
     best = values.argmax(1)
-    if values.size <= 4096 and values.flags.c_contiguous:
+    if values.size <= 4096:
         flat = values.ravel()
         square = flat.dot(flat)  # NaN exactly when there is one: the cheapest look
         return best, None if square == square else int(np.isnan(values).any(1).argmax())

@@ -174,7 +174,7 @@ class Ledger:
         """Raise where a tensor of a batch for input `j` lies on another device."""
         cpu = self.on_cpu
         for x in values:
-            if isinstance(x, Tensor) and (not x.is_cpu if cpu else x.device != self.device):
+            if isinstance(x, Tensor) and not (x.is_cpu if cpu else x.device == self.device):
                 if self.inputs[j][0].host_values and x.is_cpu:
                     continue
                 raise ValueError(

@@ -1,93 +1,131 @@
-"""torchmetrics' aggregators without their NaN check: the same values, weights kept, no look at the data."""
+"""Aggregation metrics of torchmetrics without the NaN check: values, weights, copies, refusals."""
 
 import copy
-import math
 import pickle
 
 import pytest
 import torch
 import torchmetrics
-from torch.utils._python_dispatch import TorchDispatchMode
+from torchmetrics import CatMetric, MaxMetric, MeanMetric, MinMetric, RunningMean, SumMetric
 
+import torchtally
 from torchtally.adopt import suppress_nan_check
 from torchtally.errors import TallyError
+from torchtally.stalls import pretend_cuda
 
-VALUES = torch.tensor([[1.0, 4.0], [2.0, 8.0]])
-
-
-class Reads(TorchDispatchMode):
-    """Counts the values that the host reads."""
-
-    count = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.count += func is torch.ops.aten._local_scalar_dense.default
-        return func(*args, **(kwargs or {}))
+VALUES = torch.tensor([2.0, 5.0, -1.0])
 
 
-@pytest.mark.parametrize("name, expected", [("MeanMetric", 3.75), ("SumMetric", 15.0), ("MaxMetric", 8.0), ("MinMetric", 1.0)])
-def test_values_are_right_and_nothing_is_read(name, expected):
-    metric = suppress_nan_check(getattr(torchmetrics, name))()
-    with Reads() as reads:
-        metric.update(VALUES[0])
-        metric.update(VALUES[1])
-    assert reads.count == 0
-    assert metric.compute().item() == expected
+@pytest.mark.parametrize(
+    "metric, expected",
+    [(MeanMetric, 2.0), (SumMetric, 6.0), (MaxMetric, 5.0), (MinMetric, -1.0), (CatMetric, [2.0, 5.0, -1.0])],
+    ids=lambda x: getattr(x, "__name__", None),
+)
+def test_values_are_those_of_the_class(metric, expected):
+    made = suppress_nan_check(metric)()
+    made.update(VALUES[:2])
+    made.update(VALUES[2:])
+    assert made.compute().tolist() == expected
 
 
-def test_torchmetrics_itself_reads():
-    metric = torchmetrics.MeanMetric()
-    with Reads() as reads:
-        metric.update(VALUES)
-    assert reads.count > 0
-
-
-def test_all_elements_are_kept_by_cat():
-    metric = suppress_nan_check(torchmetrics.CatMetric)()
-    metric.update(VALUES)
-    assert metric.compute().flatten().tolist() == [1, 4, 2, 8]
-
-
-def test_weights_are_kept_as_numbers_and_as_tensors():
-    metric = suppress_nan_check(torchmetrics.MeanMetric)()
-    metric.update(1.0, 3.0)
-    metric.update(torch.tensor(3.0), torch.tensor(1.0))
-    assert metric.compute().item() == 1.5
+@pytest.mark.parametrize("options", [{}, {"nan_strategy": "ignore"}, {"nan_strategy": "error"}], ids=str)
+def test_weights_are_kept(options):
+    mean = suppress_nan_check(MeanMetric)(**options)
+    mean.update(torch.tensor([1.0, 3.0]), torch.tensor([3.0, 1.0]))
+    assert mean.compute() == 1.5
+    mean.reset()
+    mean.update(2.0, weight=3)
+    mean.update(6, weight=torch.tensor(1))
+    assert mean.compute() == 3
 
 
 def test_whole_numbers_are_averaged_in_the_metrics_dtype():
-    metric = suppress_nan_check(torchmetrics.MeanMetric)()
-    metric.update(torch.tensor([1, 2]))
-    assert metric.compute().item() == 1.5
+    mean = suppress_nan_check(MeanMetric)()
+    mean.update(torch.tensor([1, 2]))
+    assert mean.compute() == 1.5
 
 
-def test_a_nan_makes_the_result_nan_instead_of_vanishing():
-    metric = suppress_nan_check(torchmetrics.MeanMetric)()
-    metric.update(torch.tensor([1.0, math.nan]))
-    assert math.isnan(metric.compute().item())
+def test_nan_stays_in():
+    mean = suppress_nan_check(MeanMetric)(nan_strategy="ignore")
+    mean.update(torch.tensor([1.0, float("nan")]))
+    assert mean.compute().isnan()
 
 
-def test_a_class_of_ones_own_keeps_what_it_changed():
-    class Doubled(torchmetrics.SumMetric):
-        def compute(self):
-            return 2 * super().compute()
-
-    metric = suppress_nan_check(Doubled)()
-    metric.update(VALUES)
-    assert metric.compute().item() == 30 and isinstance(metric, Doubled) and type(metric).__name__ == "NoNanDoubled"
+class Doubled(MeanMetric):
+    def update(self, value, weight=1.0):
+        super().update(value * 2, weight)
 
 
-def test_copies_and_pickles_keep_what_was_seen():
-    metric = suppress_nan_check(torchmetrics.MeanMetric)()
-    metric.update(VALUES)
-    for same in (copy.deepcopy(metric), pickle.loads(pickle.dumps(metric))):
-        assert type(same) is type(metric) and same.compute().item() == 3.75
-        same.update(11.25)
-        assert same.compute().item() == 5.25
-    assert metric.compute().item() == 3.75
+def test_a_users_own_class_and_forward():
+    made = suppress_nan_check(Doubled)()
+    assert made(torch.tensor([1.0, 2.0])) == 3
+    assert made(torch.tensor([4.0])) == 8
+    assert made.compute() == pytest.approx(14 / 3)
 
 
-@pytest.mark.parametrize("wrong", [torchmetrics.Accuracy, int, torchmetrics.MeanMetric(), "MeanMetric"])
-def test_what_has_no_nan_check_is_refused(wrong):
-    with pytest.raises(TallyError, match="descends from torchmetrics' BaseAggregator"):
+def test_name_identity_and_repr():
+    cls = suppress_nan_check(MeanMetric)
+    assert cls is suppress_nan_check(MeanMetric) is suppress_nan_check(cls)
+    assert issubclass(cls, MeanMetric)
+    assert (cls.__name__, repr(cls())) == ("NoNanMeanMetric", "NoNanMeanMetric()")
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m)), lambda m: m.clone()], ids=["deepcopy", "pickle", "clone"])
+def test_copies_go_on_by_themselves(copied):
+    mean = suppress_nan_check(MeanMetric)()
+    mean.update(torch.tensor(1.0))
+    other = copied(mean)
+    other.update(torch.tensor(4.0))
+    assert type(other) is type(mean)
+    assert (mean.compute(), other.compute()) == (1, 2.5)
+
+
+def test_it_works_in_a_collection_and_a_running_window():
+    members = torchmetrics.MetricCollection({"mean": suppress_nan_check(MeanMetric)(), "max": suppress_nan_check(MaxMetric)()})
+    members.update(VALUES)
+    assert members.compute() == {"mean": 2, "max": 5}
+    window = torchmetrics.wrappers.Running(suppress_nan_check(SumMetric)(), window=2)
+    for value in VALUES:
+        window.update(value)
+    assert window.compute() == 4
+
+
+def test_the_reads_go_and_weights_given_as_tensors_leave_no_wait():
+    def waits(metric):
+        with pretend_cuda() as seen:
+            metric = metric.to("cuda")
+            value = torch.ones(4, device="cuda")
+            weight = torch.ones_like(value)
+            before = seen.count
+            metric.update(value, weight)
+            return seen.count - before
+
+    assert waits(MeanMetric()) == 2
+    assert waits(suppress_nan_check(MeanMetric)()) == 0
+
+
+def test_a_cpu_tensor_joins_a_state_on_a_gpu_without_a_copy():
+    with pretend_cuda() as seen:
+        seconds = suppress_nan_check(MeanMetric)().to("cuda")
+        before = seen.count
+        value = torch.as_tensor(0.25)
+        seconds.update(value, torch.ones_like(value))
+        assert seen.count == before
+        assert seconds.compute().item() == 0.25
+
+
+@pytest.mark.parametrize(
+    "wrong, words",
+    [
+        (MeanMetric(), r"an object; .* Write suppress_nan_check\(MeanMetric\)"),
+        (RunningMean, r"Write Running\(suppress_nan_check\(MeanMetric\)\(\), window\)"),
+        (torchmetrics.classification.BinaryAccuracy, "got BinaryAccuracy, which is not derived from BaseAggregator"),
+        (torchtally.MeanMetric, "torchtally's MeanMetric, which never waits"),
+        (int, "got int"),
+        ("MeanMetric", "an object"),
+    ],
+    ids=["object", "running", "other metric", "torchtally", "int", "name"],
+)
+def test_other_classes_are_refused(wrong, words):
+    with pytest.raises(TallyError, match=words):
         suppress_nan_check(wrong)

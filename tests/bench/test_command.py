@@ -88,7 +88,7 @@ def test_pretending_measures_nothing_and_says_so(tmp_path):
     whole = json.loads((tmp_path / "out.json").read_text())
     assert whole["device"].startswith("NVIDIA H200") and "predicted" in whole["device"]
     waits = whole["variants"][1]
-    assert waits["metric_ms"] is None and waits["values"] == {} and waits["stalls_per_step"] == 1
+    assert waits["metric_ms"] is None and waits["values"] == {} and waits["stalls_per_step"] >= 1
     assert waits["step_ms"] == waits["predicted"][whole["device"].split(" (")[0]]["step_ms"]
     assert waits["loss_percent"] > 0
 

@@ -300,6 +300,20 @@ def test_a_plain_wheel_scrolls_the_page_and_not_the_timeline(visit):
     assert view(page) == whole
 
 
+def test_a_long_setup_does_not_hide_the_steps(visit):
+    draft = Draft("run")
+    draft.region("train.py", draft.lane("main"), 0.0, 1e6)
+    draft.step(0, 9e5, 9.5e5)
+    draft.step(1, 9.5e5, 1e6)
+    setup = Stall("synchronize", "synchronize", Site("train.py", 3, "", "model.cuda()"), start_us=10.0)
+    within = tuple(Stall("read", "aten::item", LOSS, step=n, start_us=9e5 + n) for n in (0, 1))
+    page = visit(html.render(Report("check", "run", 2, (setup, *within)), [draft.timeline()]))
+    assert view(page)[0] > 8.9e8 and view(page)[1] == 1e9
+    assert page.get_by_text("outside the steps").count() == 1
+    page.get_by_role("button", name="Whole run").click()
+    assert view(page) == (0, 1e9)
+
+
 def test_the_timeline_zooms_and_moves_by_keyboard(visit):
     page = visit(html.render(*example()))
     whole, canvas = view(page), page.locator("#canvas")

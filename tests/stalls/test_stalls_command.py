@@ -60,7 +60,9 @@ def test_ranks_of_a_folder(tmp_path):
     assert (found["steps"], found["stalls"][0]["count"]) == (4, 4)
 
 
-@pytest.mark.parametrize("words, code", [((), 0), (("--budget", 1), 0), (("--budget", 0), 1), (("--budget-ms", 0.5), 0), (("--budget-ms", 0.1), 1)])
+@pytest.mark.parametrize(
+    "words, code", [((), 0), (("--budget", 1), 0), (("--budget", 0), 1), (("--budget-ms", 0.5), 0), (("--budget-ms", 0.1), 1)]
+)
 def test_budgets_decide_the_exit_code(trace, words, code):
     found = run(trace, *words)
     assert found.exit_code == code

@@ -40,8 +40,8 @@ def stalls_page(account: Account, name: str) -> str:
     for forecast in account.forecasts:
         if name in forecast.predictions:
             return html.render(forecast.report(name), [forecast.timeline(name)])
-    seen = account.observed.get(name)
-    return html.render(Report("bench", name, len(seen.recording.steps), seen.stalls)) if seen else ""
+    seen = account.counted.get(name)
+    return html.render(Report("bench", name, seen.steps, seen.stalls)) if seen else ""
 
 
 def cells(table: Table) -> tuple[str, list[str], list[list[str]]]:

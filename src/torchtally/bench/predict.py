@@ -1,59 +1,19 @@
-"""What each variant would cost on a GPU that is not here, and which of its lines wait: the training step recorded on a pretend device, on shapes alone."""
+"""What each variant would cost on a GPU that is not here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from time import perf_counter
 from typing import Any
 
-import torch
-
-from ..stalls.price import HostSpeed, Meter, Seen, calibrate
+from ..stalls.price import HostSpeed, calibrate
 from ..stalls.price import price as price_list
-from ..stalls.recorder import Recorder
-from ..stalls.sources.pretend import pretend_cuda
-from ..stalls.stall import Report, Stall, StallGroup, group
+from ..stalls.stall import Report
 from ..stalls.timeline import Timeline
 from . import cost, data
-from .ddp import process_group
-from .loop import Run, start
+from .counting import Counted
 from .settings import Settings
-from .variants import BASELINE, Variant
-
-STEPS = 2
-"""Steps recorded of each variant: enough, since they are alike."""
-
-
-@dataclass(frozen=True)
-class Observed:
-    """What one variant asks of a device. `error` is what reading its metrics ended in, if it did."""
-
-    variant: Variant
-    recording: cost.Recording
-    error: str = ""
-
-    @property
-    def stalls(self) -> tuple[Stall, ...]:
-        """The waits of the recorded steps, readings left out."""
-        waits = [(n, s) for n, part in enumerate(self.recording.steps) for s in part if isinstance(s, Seen) and s.waits]
-        return tuple(
-            Stall(s.tag.kind, s.operator, s.tag.site, s.tag.inner, s.tag.metric, s.tag.region, step=n, remedy=s.tag.remedy)
-            for n, s in waits
-            for _ in range(s.waits)
-            if isinstance(s.tag, Stall)
-        )
-
-    @property
-    def stalls_per_step(self) -> float:
-        return sum(s.waits for part in self.recording.steps for s in part if isinstance(s, Seen)) / len(self.recording.steps)
-
-    @property
-    def lines(self) -> list[StallGroup]:
-        """Where it waits, the most frequent first; `per_step` says how often."""
-        return group(self.stalls, len(self.recording.steps))
+from .variants import BASELINE
 
 
 @dataclass(frozen=True)
@@ -95,34 +55,10 @@ class Forecast:
         return cost.timeline(self.predictions[name], name)
 
 
-def observe(variant: Variant, sizes: Settings) -> Observed:
-    """Record a few steps of a variant and one reading. Needs no memory for the model: tensors on the pretend device have shapes and no values."""
-    images = torch.empty(sizes.batch, 3, sizes.image_size, sizes.image_size)
-    target = torch.zeros(sizes.batch, dtype=torch.int64)
-    recorder = Recorder(own=[str(Path(__file__).parent)])
-    group = process_group("cpu") if variant.ddp else nullcontext()
-    with group, pretend_cuda(record=recorder, shapes=True, meter=Meter()):
-        run = start(variant, sizes, "cuda")
-        batch = (images.pin_memory(), target.pin_memory())
-
-        def step() -> None:
-            run.step(batch, perf_counter())
-
-        step()
-        recording = cost.record(step, log=readable(run), log_interval=sizes.log_interval, steps=STEPS)
-    return Observed(variant, recording, run.error)
-
-
-def readable(run: Run) -> Callable[[], None] | None:
-    """Reading the metrics, unless that fails."""
-    run.read()
-    return None if run.error else run.read
-
-
-def forecast(observed: Sequence[Observed], sizes: Settings, price: str, speed: HostSpeed | None = None) -> Forecast:
-    """Price what was observed, batches coming from a loader like the job's."""
+def forecast(counted: Sequence[Counted], sizes: Settings, price: str, speed: HostSpeed | None = None) -> Forecast:
+    """Price what was recorded, batches coming from a loader like the job's."""
     speed = speed or calibrate()
     device = price_list(price)
     batch_us = cost.loader_us(data.dataset(sizes), sizes.batch, sizes.workers, device)
-    predictions = {o.variant.name: cost.predict_recording(o.recording, device, speed=speed, loader_us=batch_us) for o in observed}
+    predictions = {c.variant.name: cost.predict_recording(c.recording, device, speed=speed, loader_us=batch_us) for c in counted if c.recording}
     return Forecast(device.name, sizes, predictions)

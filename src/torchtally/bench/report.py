@@ -14,7 +14,8 @@ import torch
 from rich import box
 from rich.table import Table
 
-from .predict import Forecast, Observed
+from .counting import Counted
+from .predict import Forecast
 from .result import Result, disagreement
 from .settings import Settings
 
@@ -29,7 +30,7 @@ class Account:
 
     settings: Settings
     rows: Sequence[Result]
-    observed: Mapping[str, Observed]
+    counted: Mapping[str, Counted]
     forecasts: Sequence[Forecast]
 
     @property
@@ -45,11 +46,11 @@ class Account:
         return {row.name: f"{row.error}. {row.variant.fails}" for row in self.rows if row.error}
 
 
-def complete(rows: Sequence[Result], observed: Mapping[str, Observed], forecasts: Sequence[Forecast], pretended: bool) -> list[Result]:
+def complete(rows: Sequence[Result], counted: Mapping[str, Counted], forecasts: Sequence[Forecast], pretended: bool) -> list[Result]:
     """The rows with counted stalls and predictions. Where nothing was measured, the first forecast's figures take the place of measured ones."""
     filled = []
     for row in rows:
-        seen = observed.get(row.name)
+        seen = counted.get(row.name)
         predicted = {f.price: f.figures(row.name) for f in forecasts if row.name in f.predictions} or None
         row = replace(row, predicted=predicted, stalls_per_step=seen.stalls_per_step if seen else None, error=row.error or (seen.error if seen else ""))
         if pretended and predicted:
@@ -161,11 +162,12 @@ def predicted_table(account: Account, forecast: Forecast) -> Table:
 
 def lines_table(account: Account) -> Table | None:
     """The lines that wait, per variant, counted; None where nothing was counted or nothing waits."""
-    out = new_table("Lines that wait for the device (counted on a pretend device, readings left out)")
+    where = "on the GPU" if account.settings.device == "cuda" else "on a pretend GPU"
+    out = new_table(f"Lines that wait for the device, counted {where} between the readings")
     out.add_column("times\n/step", justify="right", no_wrap=True)
     out.add_column("in this line")
     out.add_column("waits inside")
-    for name, seen in account.observed.items():
+    for name, seen in account.counted.items():
         for row in seen.lines:
             site, inner = (f"{short(s.file)}:{s.line}\n{s.code}" if s else UNKNOWN for s in (row.site, row.inner))
             out.add_row(name, number(row.per_step, ".3g"), site, inner if row.inner != row.site else "")

@@ -20,7 +20,11 @@ def cpu(classes: int, device: str) -> Meter:
     from torchtally.adopt import suppress_nan_check
 
     average = suppress_nan_check(MeanMetric)()
-    return Meter(average.update, lambda: read(average))
+
+    def update(seconds: float) -> None:
+        average.update(seconds)
+
+    return Meter(update, lambda: read(average))
 
 
 def cpu_ddp(classes: int, device: str) -> Meter:
@@ -30,7 +34,11 @@ def cpu_ddp(classes: int, device: str) -> Meter:
     from torchtally.adopt import suppress_nan_check
 
     average = suppress_nan_check(MeanMetric)(process_group=group_like_nccl())
-    return Meter(average.update, lambda: read(average))
+
+    def update(seconds: float) -> None:
+        average.update(seconds)
+
+    return Meter(update, lambda: read(average))
 
 
 def cpu_ddp_nosync(classes: int, device: str) -> Meter:
@@ -40,7 +48,11 @@ def cpu_ddp_nosync(classes: int, device: str) -> Meter:
     from torchtally.adopt import suppress_nan_check
 
     average = suppress_nan_check(MeanMetric)(sync_on_compute=False, process_group=group_like_nccl())
-    return Meter(average.update, lambda: read(average))
+
+    def update(seconds: float) -> None:
+        average.update(seconds)
+
+    return Meter(update, lambda: read(average))
 
 
 def gpu_float(classes: int, device: str) -> Meter:
@@ -50,7 +62,11 @@ def gpu_float(classes: int, device: str) -> Meter:
     from torchtally.adopt import suppress_nan_check
 
     average = suppress_nan_check(MeanMetric)().to(device)
-    return Meter(average.update, lambda: read(average))
+
+    def update(seconds: float) -> None:
+        average.update(seconds)
+
+    return Meter(update, lambda: read(average))
 
 
 def gpu_tensor(classes: int, device: str) -> Meter:
@@ -74,11 +90,10 @@ def torchtally_time(classes: int, device: str) -> Meter:
 
     average = MeanMetric().to(device)
 
-    def read() -> dict[str, float]:
-        value = average.fetch(reset=True).result()
-        return {"step_s": value}
+    def update(seconds: float) -> None:
+        average.update(seconds)
 
-    return Meter(average.update, read)
+    return Meter(update, lambda: {"step_s": average.fetch(reset=True).result()})
 
 
 def read(average: Any) -> dict[str, float]:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..bench import choices, measure, predict, report, settings
+from ..bench import choices, counting, measure, predict, report, settings
 from ..bench.variants import Variant
 from ..errors import TallyError
 
@@ -95,17 +95,19 @@ def run(variants: Sequence[Variant], chosen: settings.Settings, sizes: settings.
             task = bar.add_task("training", total=measure.total_steps(variants, chosen))
             rows = measure.measure(variants, chosen, lambda done, name: bar.update(task, advance=done, description=f"training: {name}"))
         task = bar.add_task("counting stalls", total=len(variants))
-        observed = {}
+        counted, recorded = {}, {}
         for variant in variants:
             bar.update(task, description=f"counting stalls: {variant.name}")
-            observed[variant.name] = predict.observe(variant, sizes)
+            if prices or chosen.device != "cuda":
+                recorded[variant.name] = counting.pretended(variant, sizes)
+            counted[variant.name] = counting.live(variant, chosen) if chosen.device == "cuda" else recorded[variant.name]
             bar.advance(task)
         task = bar.add_task("predicting", total=len(prices))
         forecasts = []
         for price in prices:
-            forecasts.append(predict.forecast(list(observed.values()), sizes, price))
+            forecasts.append(predict.forecast(list(recorded.values()), sizes, price))
             bar.advance(task)
-    return report.Account(chosen, report.complete(rows, observed, forecasts, pretended=not measured), observed, forecasts)
+    return report.Account(chosen, report.complete(rows, counted, forecasts, pretended=not measured), counted, forecasts)
 
 
 def show(out: Console, account: report.Account) -> None:
@@ -124,10 +126,14 @@ def show(out: Console, account: report.Account) -> None:
 
 def show_profiles(out: Console, variants: Sequence[Variant], chosen: settings.Settings, logdir: Path, probe: bool) -> None:
     from ..bench import profiling
+    from ..stalls.analysis import report as stall_report
+    from ..stalls.renderers import text
 
     for variant in variants:
         found = profiling.profile_variant(variant, chosen, logdir, probe)
         out.print(f"{variant.name}: {found.file}", soft_wrap=True)
+        if len(found.timeline.work):
+            out.print(text.table(stall_report([found.timeline], "bench"), [found.timeline]))
         for site, spent_us in found.lines:
             out.print(f"  {spent_us:8.1f} us/step  {report.short(site.file)}:{site.line}  {site.code}", soft_wrap=True)
     out.print(f"Look at them with: tensorboard --logdir {logdir}, or open a file at https://ui.perfetto.dev", soft_wrap=True)

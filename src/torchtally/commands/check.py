@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..stalls.recorder import Recorder
     from ..stalls.script import Outcome
     from ..stalls.stall import Report
+    from ..stalls.timeline import Timeline
 
 SETTINGS = {
     "cls": RunsAScript,
@@ -41,7 +43,12 @@ def command(
     ] = None,
     only_metrics: Annotated[bool, typer.Option("--only-metrics", help="Only what waits within a metric's code.")] = False,
     own: Annotated[list[str] | None, typer.Option(metavar="PACKAGE|PATH", help="Count this code as your own, though it is installed.", show_default=False)] = None,
+    devices: Annotated[int, typer.Option(min=1, help="How many GPUs to pretend.")] = 1,
     fast: Annotated[bool, typer.Option("--fast", help="Replace the results of large operators by noise of the right shape.")] = False,
+    shapes: Annotated[bool, typer.Option("--shapes", help="Run large tensors on shapes alone: for models that no host can run.")] = False,
+    price: Annotated[
+        str | None, typer.Option(metavar="GPU|FILE", help="Predict times for this GPU (a40, h100, …; docs/cost-model.md).", show_default=False)
+    ] = None,
     json: Annotated[str | None, typer.Option("--json", metavar="[=FILE]", help="Write JSON (docs/json.md) instead of text, or to a file too.", show_default=False)] = None,
     html: Annotated[Path | None, typer.Option(help="Also write a page to this file.", show_default=False)] = None,
     perfetto: Annotated[Path | None, typer.Option(help="Also write a trace for Perfetto to this file.", show_default=False)] = None,
@@ -55,7 +62,17 @@ def command(
             _writable(file)
     with _stdout_kept_clean(json == "-"), _progress(steps) as on_step:
         outcome = running.check_script(
-            script, arguments or (), module=module, steps=steps, warmup=warmup, fast=fast, own=own or (), on_step=on_step
+            script,
+            arguments or (),
+            module=module,
+            steps=steps,
+            warmup=warmup,
+            devices=devices,
+            fast=fast,
+            shapes=shapes,
+            price=price,
+            own=own or (),
+            on_step=on_step,
         )
     sys.stderr.write(outcome.traceback())
     if outcome.failed:
@@ -64,7 +81,7 @@ def command(
     if only_metrics:
         report = selection.only_metrics(report)
     report = selection.allow(report, allow or ())
-    _write(report, json, html, perfetto)
+    _write(report, outcome.timelines, json, html, perfetto)
     if outcome.failed:
         raise typer.Exit(130 if isinstance(outcome.error, KeyboardInterrupt) else 3)
     if budget is not None:
@@ -95,7 +112,7 @@ def _judge(report: Report, outcome: Outcome, budget: float) -> None:
         raise typer.Exit(1)
 
 
-def _write(report: Report, json: str | None, html: Path | None, perfetto: Path | None) -> None:
+def _write(report: Report, timelines: Sequence[Timeline], json: str | None, html: Path | None, perfetto: Path | None) -> None:
     from ..stalls.renderers.json import render
 
     if json == "-":
@@ -107,11 +124,11 @@ def _write(report: Report, json: str | None, html: Path | None, perfetto: Path |
     if html is not None:
         from ..stalls.renderers.html import render as as_page
 
-        html.write_text(as_page(report), encoding="utf-8")
+        html.write_text(as_page(report, timelines), encoding="utf-8")
     if perfetto is not None:
         from ..stalls.renderers.perfetto import render as as_trace
 
-        perfetto.write_bytes(as_trace(report))
+        perfetto.write_bytes(as_trace(report, timelines))
 
 
 def _print(report: Report) -> None:
@@ -119,13 +136,15 @@ def _print(report: Report) -> None:
 
     from ..stalls import selection
     from ..stalls.renderers.text import table
+    from ..stalls.renderers.wording import KINDS, place, visible
 
     console = Console(highlight=False, emoji=False, markup=False)
     console.print(table(selection.within_steps(report)))
-    once = selection.outside_steps(report)
-    if once.stalls:
-        console.print("\nOutside the steps (setting up, or after the last one), once:\n")
-        console.print(table(once))
+    outside = Counter((place(s.site), KINDS[s.kind]) for s in selection.outside_steps(report).stalls)
+    if outside:
+        console.print("\nOutside the steps (setting up, after the last one), in all:")
+    for (line, kind), count in outside.most_common():
+        console.print(f"{count:>8}  {visible(line)}  {kind}", overflow="fold")
 
 
 def _writable(file: Path) -> None:

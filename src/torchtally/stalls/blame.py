@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from typing import Any
 import torch
 
 from .ownership import Owner, Ownership
+from .pretended import MOST_REGIONS, Opened
+from .regions import LINE_PREFIX, METRIC_PREFIX
 
 Line = tuple[CodeType, int]
 """A line of running code: cheap to keep, turned into a Site once the run is over."""
@@ -52,6 +55,7 @@ class Blamer:
     def __init__(self, ownership: Ownership) -> None:
         self.ownership = ownership
         self._kinds: dict[type, bool] = {}
+        self._known: dict[int, tuple[Owner, bool, CodeType]] = {}  # by id, as hashing code reads all of it; held so that no id is used again
         self._names: dict[int, tuple[weakref.ref[Any], MetricName]] = {}
 
     def __call__(self, frame: FrameType | None) -> Blame:
@@ -63,18 +67,15 @@ class Blamer:
         start = frame
         while frame is not None:
             code = frame.f_code
-            owner = self.ownership(code.co_filename)
+            owner, method, _ = self._known.get(id(code)) or self._learn(code)
             if owner is Owner.USER:
                 chain.append((code, frame.f_lineno))
-                if metric is None and (found := self.metric_of(frame)) is not None:
-                    metric = self.name(found, frame)
-            elif owner is Owner.METRICS:
-                if metric is None and (found := self.metric_of(frame)) is not None:
-                    metric = self.name(found, frame)
-                if not chain:
-                    outermost_metrics = frame
+            elif owner is Owner.METRICS and not chain:
+                outermost_metrics = frame
             elif code is _ENGINE and not chain:
                 backward = True
+            if method and metric is None and (found := self._metric_of(frame)) is not None:
+                metric = self.name(found, frame)
             if inner is None and owner is not Owner.PLUMBING:
                 inner = (code, frame.f_lineno)
             frame = frame.f_back
@@ -85,11 +86,15 @@ class Blamer:
             return Blame(outside.own, inner or outside.inner, metric or outside.metric, True, outside.chain)
         return Blame(chain[0] if chain else inner, inner, metric, backward, tuple(chain))
 
-    def metric_of(self, frame: FrameType) -> Any:
-        """The metric whose method this frame runs, or None. A torchmetrics method is wrapped: there `self` is a free variable."""
-        code = frame.f_code
-        if not (code.co_argcount and code.co_varnames[0] == "self") and "self" not in code.co_freevars:
-            return None
+    def _learn(self, code: CodeType) -> tuple[Owner, bool, CodeType]:
+        """Whose a function is, and whether it may be a metric's method. A torchmetrics method is wrapped: there `self` is a free variable."""
+        owner = self.ownership(code.co_filename)
+        has_self = (code.co_argcount > 0 and code.co_varnames[0] == "self") or "self" in code.co_freevars
+        known = self._known[id(code)] = (owner, has_self and owner >= Owner.METRICS, code)
+        return known
+
+    def _metric_of(self, frame: FrameType) -> Any:
+        """The metric whose method this frame runs, or None."""
         obj = frame.f_locals.get("self")
         return obj if obj is not None and self.is_metric(type(obj)) else None
 
@@ -178,32 +183,40 @@ class Regions:
     """The `record_function` regions that are open, per thread, learnt by standing in for its `__enter__` and `__exit__` while anyone records."""
 
     def __init__(self) -> None:
+        self.closed: list[Opened] = []
+        """The first of the regions that were open since the first user attached."""
         self._open = threading.local()
         self._users = 0
         self._lock = threading.Lock()
         self._originals: tuple[Callable[..., Any], Callable[..., Any]] | None = None
 
     def innermost(self) -> str | None:
+        """The innermost that names a part of the program, not a line or a metric: those are blamed by themselves."""
         stack: list[str] = getattr(self._open, "names", None) or []
-        return stack[-1] if stack else None
+        return next((name for name in reversed(stack) if not name.startswith((LINE_PREFIX, METRIC_PREFIX))), None)
 
     def attach(self) -> None:
         with self._lock:
             self._users += 1
             if self._users > 1:
                 return
+            closed: list[Opened] = []
+            self.closed = closed
             record_function = torch.autograd.profiler.record_function
             enter, leave = self._originals = (record_function.__enter__, record_function.__exit__)
             opened = self._open
 
             def __enter__(this: Any) -> Any:
                 opened.__dict__.setdefault("names", []).append(this.name)
+                opened.__dict__.setdefault("began", []).append(time.perf_counter())
                 return enter(this)
 
             def __exit__(this: Any, *exc: Any) -> Any:
                 names = opened.__dict__.get("names")
                 if names:
-                    names.pop()
+                    name, began = names.pop(), opened.began.pop()
+                    if len(closed) < MOST_REGIONS:
+                        closed.append(Opened(name, threading.current_thread().name, began, time.perf_counter()))
                 return leave(this, *exc)
 
             record_function.__enter__, record_function.__exit__ = __enter__, __exit__  # type: ignore[method-assign]

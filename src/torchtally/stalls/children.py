@@ -10,7 +10,7 @@ import atexit
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import util
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 import torch
 
+from .recorder import Recorder
 from .selection import after_warmup
 from .stall import Report, Site, Stall
 
@@ -32,8 +33,17 @@ class Settings:
     """How a child pretends."""
 
     steps: int | None = None
+    devices: int = 1
     fast: bool = False
+    shapes: bool = False
+    price: str | None = None
     own: tuple[str, ...] = ()
+
+    def device(self, recorder: Recorder) -> AbstractContextManager[Any]:
+        """The pretend device they describe."""
+        from .sources.pretend import pretend_cuda
+
+        return pretend_cuda(self.devices, record=recorder, fast=self.fast, shapes=self.shapes, price=self.price)
 
 
 class Family:
@@ -98,17 +108,17 @@ def watched(settings: Settings) -> Iterator[Family]:
 
 def begin(settings: dict[str, Any]) -> None:
     """Called in a child once it has imported torch: pretend until it ends."""
-    from .recorder import Recorder
-    from .sources.pretend import pretend_cuda
-
-    recorder = Recorder(own=settings["own"], limit=settings["steps"])
+    folder = Path(settings.pop("folder"))
+    del settings["sources"]
+    pretending = Settings(**settings)
+    recorder = Recorder(own=pretending.own, limit=pretending.steps)
     stack = ExitStack()
-    stack.enter_context(pretend_cuda(record=recorder, fast=settings["fast"]))
+    stack.enter_context(pretending.device(recorder))
     stack.enter_context(recorder)
     process = os.getpid()
 
     def end() -> None:
-        if os.getpid() == process and not (file := Path(settings["folder"], f"{process}.json")).exists():
+        if os.getpid() == process and not (file := folder / f"{process}.json").exists():
             rank = _rank()
             stack.close()
             if file.parent.exists():  # the parent may be gone before

@@ -18,10 +18,12 @@ from .allowing import allowed
 from .blame import REGIONS, Blame, Blamer, Line
 from .catalogue import Row
 from .ownership import Ownership
+from .pretended import host_timeline
 from .price.clocks import Wait
 from .price.meter import Meter
 from .stall import Report, Site, Stall
 from .steps import StepLog
+from .timeline import Timeline
 from .watching import StepWatch
 
 _MOST_REMEMBERED = 100_000
@@ -63,6 +65,7 @@ class Recorder:
         self._entered = 0
         self._paused = 0
         self._began = time.perf_counter()
+        self._ended: float | None = None
 
     def __enter__(self) -> Recorder:
         if not self._entered:
@@ -76,6 +79,7 @@ class Recorder:
         if not self._entered:
             self._watch.__exit__(kind, error, trace)
             REGIONS.detach()
+            self._ended = time.perf_counter()
 
     def __call__(self, row: Row, operator: str) -> None:
         self.device_work = True
@@ -153,7 +157,7 @@ class Recorder:
     def stalls(self) -> list[Stall]:
         """What was found so far, in order."""
         table = self._log.table()
-        sites: dict[Line, Site] = {}
+        sites: dict[tuple[int, int], Site] = {}
         found = [
             Stall(
                 kind=w.row.kind,
@@ -172,6 +176,11 @@ class Recorder:
         ]
         return found if self.meter is None else [_timed(stall, self.meter.timed.get(number)) for number, stall in enumerate(found)]
 
+    def timeline(self, source: str) -> Timeline:
+        """Steps and regions so far, on the clock of the stalls' `start_us`."""
+        ended = self._ended or time.perf_counter()
+        return host_timeline(source, self._began, ended, self._log.spans(ended), list(REGIONS.closed))
+
     def report(self, source: str, tool: str = "check") -> Report:
         """Everything so far, for renderers."""
         tariff = self.meter.tariff if self.meter else None
@@ -183,13 +192,15 @@ def _timed(stall: Stall, wait: Wait | None) -> Stall:
     """A stall with the times a price list predicts; those of another thread have none."""
     if wait is None:
         return replace(stall, start_us=None)
-    return replace(stall, start_us=wait.start_us, host_wait_us=wait.end_us - wait.start_us, device_idle_us=wait.idle_us)
+    lag = None if wait.next_us is None else max(0.0, wait.next_us - wait.end_us)
+    return replace(stall, start_us=wait.start_us, host_wait_us=wait.end_us - wait.start_us, device_idle_us=wait.idle_us, launch_lag_us=lag)
 
 
-def _site(line: Line | None, known: dict[Line, Site]) -> Site | None:
+def _site(line: Line | None, known: dict[tuple[int, int], Site]) -> Site | None:
     if line is None:
         return None
-    if line not in known:
-        code, number = line
-        known[line] = Site(code.co_filename, number, code.co_name, linecache.getline(code.co_filename, number).strip())
-    return known[line]
+    code, number = line
+    key = (id(code), number)
+    if key not in known:
+        known[key] = Site(code.co_filename, number, code.co_name, linecache.getline(code.co_filename, number).strip())
+    return known[key]

@@ -17,6 +17,7 @@ from . import children, notebooks, unseen
 from .ownership import Owner, Ownership
 from .recorder import Recorder
 from .stall import Report
+from .timeline import Timeline
 from .watching import EnoughSteps
 
 NO_DEVICE_WORK = "no device work at all: the script put nothing on a CUDA device (does an option of its own choose the CPU?), so no stall could be seen"
@@ -30,6 +31,7 @@ class Outcome:
     device_work: bool
     error: BaseException | None = None
     status: int = 0
+    timelines: tuple[Timeline, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -47,23 +49,28 @@ def check_script(
     module: bool = False,
     steps: int | None = None,
     warmup: int = 0,
+    devices: int = 1,
     fast: bool = False,
+    shapes: bool = False,
+    price: str | None = None,
     own: Sequence[str] = (),
     on_step: Callable[[int, Recorder], None] | None = None,
     device: Callable[[Recorder], AbstractContextManager[Any]] | None = None,
 ) -> Outcome:
     """Run a script (or, with `module`, what `python -m` would run) as `__main__` on a pretend device, and report its stalls.
 
-    `steps` ends it cleanly after that many optimiser steps; the first `warmup` are left out, unless it fails before; `fast` replaces the results of large operators by noise of the right shape. `own`
-    names packages or paths whose lines count as the user's own wherever they lie. `on_step(made, recorder)` is called as it goes. What child
-    processes do on the device is in the report as other ranks. An error of the script is part of the outcome; a script that cannot be read is a TallyError.
+    `steps` ends it cleanly after that many optimiser steps; the first `warmup` are left out, unless it fails before. `devices`, `fast`, `shapes` and `price` are
+    those of `pretend_cuda`. `own` names packages or paths whose lines count as the user's own wherever they lie. `on_step(made, recorder)` is called
+    as it goes. What child processes do on the device is in the report as other ranks. An error of the script is part of the outcome; a script that
+    cannot be read is a TallyError.
     """
     program = _find_module(script) if module else _find_script(script)
     own = (*own, *program.own)
     recorder: Recorder = Recorder(own=own, limit=steps, on_step=(lambda made: on_step(made, recorder)) if on_step else None)
     loaded = list(sys.modules)
     error: BaseException | None = None
-    with children.watched(children.Settings(steps=steps, fast=fast, own=own)) as family, (device or _pretend(fast))(recorder), recorder:
+    settings = children.Settings(steps, devices, fast, shapes, price, own)
+    with children.watched(settings) as family, (device or settings.device)(recorder), recorder:
         try:
             _run(program, arguments, recorder)
         except EnoughSteps:
@@ -73,16 +80,11 @@ def check_script(
     for text in unseen.notes(loaded, Ownership(own)):
         recorder.note(text)
     error, status = _ending(error)
-    report, device_work = family.join(recorder.report(_name(script, arguments, module)), recorder.device_work, 0 if status else warmup)
+    name = _name(script, arguments, module)
+    report, device_work = family.join(recorder.report(name), recorder.device_work, 0 if status else warmup)
     if not device_work:
         report = replace(report, notes=(*report.notes, NO_DEVICE_WORK))
-    return Outcome(report, device_work, error, status)
-
-
-def _pretend(fast: bool) -> Callable[[Recorder], AbstractContextManager[Any]]:
-    from .sources.pretend import pretend_cuda
-
-    return lambda recorder: pretend_cuda(record=recorder, fast=fast)
+    return Outcome(report, device_work, error, status, (recorder.timeline(name),))
 
 
 def _ending(error: BaseException | None) -> tuple[BaseException | None, int]:

@@ -79,10 +79,9 @@ class Labels(Input):
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         preds, target = batch
         shape, given = target.shape, preds.shape
-        if (len(given) == 2 and len(shape) == 1 and given[0] == shape[0] and given[1] == self.classes and not self.per_sample) and (
-            target.dtype is torch.int64 and preds.dtype is torch.float32 and host_visible(preds, target)
-        ):
-            return self._take_on_host(strict, preds, target, True)  # the common case, without the longer way to the same
+        usual = target.dtype is torch.int64 and preds.dtype is torch.float32 and given == (*shape, self.classes) and len(shape) == 1
+        if usual and not self.per_sample and host_visible(preds, target):
+            return self._take_on_host(strict, preds, target, True)  # without the longer way to the same
         _integers("target", target)
         scored = len(given) == len(shape) + 1
         if scored:
@@ -123,38 +122,30 @@ class Labels(Input):
 
     # ---- the CPU form
     def _take_on_host(self, strict: bool, preds: Tensor, target: Tensor, scored: bool) -> tuple[Hashable, Piece]:
-        bound, y = self._bound(preds, scored), target.numpy()
-        own_y = y.dtype != np.int64
-        if own_y:
-            y = y.astype(np.int64)
+        y = target.numpy()
         if scored:
-            (p, nan_row), own_p = row_argmax(preds) if len(y) else (np.empty(0, np.int64), None), True
+            p, nan_row = row_argmax(preds) if len(y) else (np.empty(0, np.int64), None)
         else:
-            p, nan_row, own_p = preds.numpy(), None, False
-            if p.dtype != np.int64:
-                p, own_p = p.astype(np.int64), True
+            p, nan_row = preds.numpy(), None
+            p = p.copy() if p.dtype == np.int64 else p.astype(np.int64)
+        y = y.copy() if y.dtype == np.int64 else y.astype(np.int64)
         keep = None
         if self.ignore is not None:
             keep = y != self.ignore
-            if keep.all():
-                keep = None
-            else:
-                p, y, own_p, own_y = p[keep], y[keep], True, True
+            if not keep.all():
+                p, y = p[keep], y[keep]
                 if nan_row is not None:  # NaN scores of an ignored row are no fault
                     nan_row = row_argmax(preds[torch.from_numpy(keep)])[1] if len(y) else None
+        bound = self._bound(preds, scored)
         if len(y):
-            wrong = _out_of_range(y, bound) or (not scored and _out_of_range(p, bound))
-            if wrong or nan_row is not None:
+            if nan_row is not None or _out_of_range(y, bound) or (not scored and _out_of_range(p, bound)):
                 if strict:
                     raise self._impossible(y, None if scored else p, bound, nan_row)
                 return self._take_on_device(strict, preds, target, scored)
             if self.top_k > 1:
                 scores = (preds.float() if preds.dtype in (torch.bfloat16, torch.float16) else preds).numpy()
-                hit = in_top_k_on_host(scores if keep is None else scores[keep], y, self.top_k)
-                p = np.where(hit, y, p)
-        if len(y) > SMALL_HOST:
-            return None, (p, y)
-        return "host", (p if own_p else p.copy(), y if own_y else y.copy())
+                p = np.where(in_top_k_on_host(scores if keep is None else scores[keep], y, self.top_k), y, p)
+        return None if len(y) > SMALL_HOST else "host", (p, y)
 
     def _impossible(self, y: np.ndarray, p: np.ndarray | None, bound: int, nan_row: int | None) -> FaultError:
         for name, labels in (("target", y), ("preds", p)):

@@ -9,7 +9,7 @@ from itertools import cycle, islice
 from typing import Any
 
 from ...errors import TallyError
-from ...stalls.price import Mark, Meter, Seen
+from ...stalls.price import Mark, Meter, Seen, calibrate
 from ...stalls.sources.pretend import pretend_cuda
 from ...stalls.sources.pretend.session import SESSIONS
 from ...stalls.stall import Stall
@@ -40,6 +40,7 @@ class Recording:
 @contextmanager
 def device_on_shapes() -> Iterator[Any]:
     """A pretend CUDA device for models of any size: inside, build on "cuda" what is to be recorded, then call `record` or `predict`. Yields the recorder of stalls."""
+    calibrate()  # before PyTorch is changed: what is measured must be the host
     with pretend_cuda(shapes=True, meter=Meter()) as recorder:
         yield recorder
 

@@ -31,8 +31,8 @@ def headline(comparison: Comparison) -> str:
 def as_dict(comparison: Comparison) -> dict[str, object]:
     return {
         "version": version_of_torchtally(),
-        "before": {"source": comparison.before.source, "steps": comparison.before.steps},
-        "after": {"source": comparison.after.source, "steps": comparison.after.steps},
+        "before": {"name": comparison.before.name, "source": comparison.before.source, "steps": comparison.before.steps},
+        "after": {"name": comparison.after.name, "source": comparison.after.source, "steps": comparison.after.steps},
         "compared": "per_step" if comparison.per_step else "count",
         "worse": comparison.worse,
         "changes": [
@@ -53,7 +53,7 @@ def render_text(comparison: Comparison, width: int = WIDTH) -> str:
 
 def table(comparison: Comparison) -> RenderableType:
     """The comparison for a rich console; what did not change is left out."""
-    sources = Text(f"{visible(comparison.before.source)} → {visible(comparison.after.source)}", "dim")
+    sources = Text(f"{visible(comparison.before.name)} → {visible(comparison.after.name)}", "dim")
     parts: list[RenderableType] = [sources, Text(headline(comparison), "bold red" if comparison.worse else "bold green")]
     changed = [c for c in comparison.changes if c.what != "same"]
     if changed:

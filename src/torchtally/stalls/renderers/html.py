@@ -52,7 +52,7 @@ def render(report: Report, timelines: Sequence[Timeline] = ()) -> str:
         gain=max((g for g in report.gains if g.saved_us is not None), key=lambda g: g.stalls, default=None),
         drawn=drawn,
         data=None if drawn is None else _json(drawn),
-        ranks=[_rank(number, steps) for number, steps in ranks],
+        ranks=[_rank(number, steps) for number, steps in ranks if any(s["busy"] is not None or s["wait"] for s in steps)],
         device_seen=any(len(t.work) for t in timelines),
         devices=sorted({d for t in timelines for d in t.devices}),
     )
@@ -127,14 +127,14 @@ def _shows(timeline: Timeline) -> bool:
 
 def _rank(number: int, steps: list[dict[str, Any]]) -> dict[str, Any]:
     length = sum(s["length"] for s in steps) or 1.0
-    known = [s["busy"] for s in steps if s["busy"] is not None]
+    busy, wait, idle = ([s[what] for s in steps if s[what] is not None] for what in ("busy", "wait", "idle"))
     return {
         "rank": number,
         "steps": steps[:BARS],
         "left_out": len(steps) - len(steps[:BARS]),
         "longest": max(s["length"] for s in steps) or 1.0,
         "mean": length / len(steps),
-        "busy": sum(known) / length if known else None,
-        "wait": sum(s["wait"] for s in steps) / length,
-        "idle": sum(s["idle"] for s in steps) / length if known else None,
+        "busy": sum(busy) / length if busy else None,
+        "wait": sum(wait) / length if wait else None,
+        "idle": sum(idle) / length if busy and idle else None,
     }

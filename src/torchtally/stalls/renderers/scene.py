@@ -98,12 +98,17 @@ def steps_of(timeline: Timeline, stalls: Sequence[Stall]) -> list[dict[str, Any]
                 "number": step.number,
                 "length": step.end_us - step.start_us,
                 "busy": float(overlap.sum()) if len(timeline.work) else None,
-                "wait": sum(s.host_wait_us or 0.0 for s in mine),
-                "idle": sum(s.device_idle_us or 0.0 for s in mine),
+                "wait": _known_sum([s.host_wait_us for s in mine]),
+                "idle": _known_sum([s.device_idle_us for s in mine]),
                 "stalls": len(mine),
             }
         )
     return found
+
+
+def _known_sum(values: list[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return sum(known) if known or not values else None
 
 
 def busy(spans: Spans) -> tuple[Floats, Floats]:

@@ -31,6 +31,11 @@
   const whole = { from: Math.min(...ranks.map((r) => r.from)), to: Math.max(...ranks.map((r) => r.to)) };
   if (!(whole.to > whole.from)) whole.to = whole.from + 1000;
   const view = { ...whole };
+  const stepped = ranks.flatMap((r) => r.steps);
+  if (stepped.length) { // setting up can take longer than all steps: begin with these
+    const from = Math.min(...stepped.map((s) => s.from)), to = Math.max(...stepped.map((s) => s.to)), pad = 0.01 * (to - from);
+    if (to > from && to - from < 0.7 * (whole.to - whole.from)) { view.from = Math.max(whole.from, from - pad); view.to = Math.min(whole.to, to + pad); }
+  }
   let row = null, current = null, hover = null, layout = [], height = 0, width = 0, colour = {};
 
   const firstEndAfter = (ends, time) => { let lo = 0, hi = ends.length; while (lo < hi) { const mid = (lo + hi) >> 1; if (ends[mid] > time) hi = mid; else lo = mid + 1; } return lo; };
@@ -191,7 +196,7 @@
           if (s.to < view.from || s.from > view.to) return;
           const x = (s.from - view.from) * k, w = (s.to - s.from) * k;
           if (i % 2 === 0) { g.globalAlpha = 0.35; g.fillStyle = colour.rest; g.fillRect(x, band.y, w, band.h); g.globalAlpha = 1; }
-          if (w > 44) { g.fillStyle = colour.soft; g.fillText(`step ${s.number}`, Math.max(x, 0) + 6, band.y + 12); }
+          if (Math.min(x + w, width) - Math.max(x, 0) > 44) { g.fillStyle = colour.soft; g.fillText(`step ${s.number}`, Math.max(x, 0) + 6, band.y + 12); }
         });
         if (several) { g.fillStyle = colour.line; g.fillRect(0, band.y, width, 1); }
         drawIdle(g, band, k);
