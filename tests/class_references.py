@@ -63,7 +63,7 @@ def class_counts(preds: np.ndarray, target: np.ndarray, classes: int) -> Counts:
 
 def multiclass(name: str, average: str, counts: Counts, zero_division: float, ignore: int | None) -> Any:
     """Over the classes: those that occur in predictions or targets, and are not the ignored one."""
-    tp, fp, fn, tn = counts
+    tp, fp, fn, _ = counts
     undefined = undefined_of(name, zero_division)
     if name == "StatScores":
         return stat_scores(average, counts)
