@@ -23,7 +23,7 @@ BACKWARD = object()  # stands for the autograd engine as the function of a `Torc
 class Operator:
     """What is known of one overload of an ATen operator."""
 
-    __slots__ = ("composite", "creates", "name", "overload", "packet", "substitute", "told")
+    __slots__ = ("collective", "composite", "creates", "name", "overload", "packet", "substitute", "told")
 
     def __init__(self, function: Any) -> None:
         self.name: str = function._schema.name  # such as aten::index_put_
@@ -32,6 +32,7 @@ class Operator:
         self.told = self.name in catalogue.WATCHED
         self.creates = any(argument.name == "device" for argument in function._schema.arguments)
         self.composite = _is_composite(function)
+        self.collective = self.name.startswith("c10d::")
         self.substitute = substitute(self.packet)
 
 
@@ -81,6 +82,8 @@ class DeviceMode(TorchDispatchMode):
         _collect(args, tensors)
         if kwargs:
             _collect(kwargs.values(), tensors)
+        if operator.collective:
+            return collective(function, operator, tensors, args, kwargs)
         device = HOST
         mixed = False
         first = _UNSEEN
@@ -139,6 +142,14 @@ class DeviceMode(TorchDispatchMode):
         elif pinned or (device != HOST and kwargs.get("non_blocking")):
             pin(result)
         return result
+
+
+def collective(function: Any, operator: Operator, tensors: list[Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An operator of a process group: it fills the tensors it is given."""
+    from .distributed import refuse_host_tensors  # which knows this module
+
+    refuse_host_tensors(operator.packet, tensors, args)
+    return function(*args, **kwargs)
 
 
 def made_inside(kwargs: dict[str, Any]) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...recorder import Recorder
 from .cuda import patch_cuda
+from .distributed import patch_distributed
 from .engine import patch_engine
 from .functions import CallMode
 from .operators import OPERATORS, DeviceMode
@@ -57,6 +58,7 @@ def _open(stack: contextlib.ExitStack) -> None:
     patch_cuda(patches)
     patch_engine(patches)
     patch_storage(patches)
+    patch_distributed(patches)
     stack.enter_context(DeviceMode())
     stack.enter_context(CallMode())
 
