@@ -10,9 +10,10 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ... import catalogue
+from .amp import autocasting, run_autocast
 from .conversions import convert, to_device
 from .memory import HOST, class_of, is_pinned, pin, place, where
-from .operators import put
+from .operators import device_of_call, put
 from .session import SESSIONS, STATE, TorchCall, asks_for_device, index_of_device, tell
 
 Handler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -35,6 +36,8 @@ class CallMode(TorchFunctionMode):
         outer = STATE.call
         STATE.call = TorchCall(function, args, kwargs)
         try:
+            if autocasting() and device_of_call() != HOST:
+                return run_autocast(function, args, kwargs)
             return function(*args, **kwargs)
         finally:
             STATE.call = outer
@@ -55,6 +58,8 @@ def plainly(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], target
     outer = STATE.call
     STATE.call = TorchCall(function, args, kwargs, target)
     try:
+        if target is None and autocasting() and device_of_call() != HOST:
+            return run_autocast(function, args, kwargs)
         return function(*args, **kwargs)
     finally:
         STATE.call = outer

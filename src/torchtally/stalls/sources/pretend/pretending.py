@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...recorder import Recorder
+from .amp import unregister
 from .cuda import patch_cuda
 from .distributed import patch_distributed
 from .engine import patch_engine
@@ -52,6 +53,7 @@ def _open(stack: contextlib.ExitStack) -> None:
     OPERATORS.clear()
     FAULTS.clear()
     stack.callback(_forget)
+    stack.callback(unregister)
     patches = Patches()
     stack.callback(patches.restore)
     patch_tensor(patches)
