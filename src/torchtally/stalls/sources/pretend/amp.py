@@ -7,13 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-FLOAT32 = """acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar pow.Tensor_Tensor pow.Scalar softplus
-    layer_norm native_layer_norm group_norm cosine_similarity poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss kl_div
-    l1_loss smooth_l1_loss huber_loss margin_ranking_loss multilabel_margin_loss soft_margin_loss triplet_margin_loss multi_margin_loss
-    binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp nll_loss_nd norm.Scalar norm.ScalarOpt_dim norm.names_ScalarOpt_dim""".split()
-RESULT_FLOAT32 = """prod prod.dim_int softmax.int log_softmax.int cumprod cumsum sum sum.dim_IntList""".split()  # where no dtype is asked for
-LOWER = "addmv addr mv prelu chain_matmul linalg_multi_dot _thnn_fused_lstm_cell lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell".split()
-WIDEST = "addcdiv addcmul atan2 bilinear cross dot vdot tensordot scatter_add index_put".split()
+FLOAT32 = ["acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log2", "log1p", "reciprocal", "rsqrt", "sinh", "tan", "pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar", "softplus", "layer_norm", "native_layer_norm", "group_norm", "cosine_similarity", "poisson_nll_loss", "cosine_embedding_loss", "nll_loss", "nll_loss2d", "hinge_embedding_loss", "kl_div", "l1_loss", "smooth_l1_loss", "huber_loss", "margin_ranking_loss", "multilabel_margin_loss", "soft_margin_loss", "triplet_margin_loss", "multi_margin_loss", "binary_cross_entropy_with_logits", "dist", "pdist", "cdist", "renorm", "logsumexp", "nll_loss_nd", "norm.Scalar", "norm.ScalarOpt_dim", "norm.names_ScalarOpt_dim"]
+RESULT_FLOAT32 = ["prod", "prod.dim_int", "softmax.int", "log_softmax.int", "cumprod", "cumsum", "sum", "sum.dim_IntList"]  # where no dtype is asked for
+LOWER = ["addmv", "addr", "mv", "prelu", "chain_matmul", "linalg_multi_dot", "_thnn_fused_lstm_cell", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"]
+WIDEST = ["addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "vdot", "tensordot", "scatter_add", "index_put"]
 
 _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 _BANNED = (
@@ -27,19 +24,20 @@ _library: Any = None
 
 
 def autocasting() -> bool:
-    """Whether `torch.autocast("cuda")` is on in this thread."""
-    return torch.is_autocast_enabled("cuda")
+    """Whether this thread autocasts, for the device or the host."""
+    return torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu")
 
 
 def run_autocast(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function that takes device tensors, with autocast."""
+    """Call a function that takes device tensors, with the device's autocast in place of the host's."""
     global _library
-    if _library is None:
+    wanted = torch.is_autocast_enabled("cuda")
+    if wanted and _library is None:
         _library = _register()
-    if function is torch._C._nn.binary_cross_entropy:
+    if wanted and function is torch._C._nn.binary_cross_entropy:
         raise RuntimeError(_BANNED)
     enabled, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
-    torch.set_autocast_enabled("cpu", True)
+    torch.set_autocast_enabled("cpu", wanted)
     torch.set_autocast_dtype("cpu", torch.get_autocast_dtype("cuda"))
     try:
         return function(*args, **kwargs)

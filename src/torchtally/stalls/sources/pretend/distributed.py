@@ -85,7 +85,7 @@ def _patch_groups(patches: Patches, c10d: Any) -> None:
         if group is not None and group is not c10d.GroupMember.NON_GROUP_MEMBER:
             if "cpu" not in asked and asked != "undefined":
                 NCCL.add(group.group_name)
-            said = c10d.Backend("nccl") if "nccl" == asked else c10d.Backend(asked) if ":" in asked else c10d.Backend("cpu:gloo,cuda:nccl")
+            said = c10d.Backend("nccl") if asked == "nccl" else c10d.Backend(asked) if ":" in asked else c10d.Backend("cpu:gloo,cuda:nccl")
             c10d._world.pg_map[group] = (said, c10d._world.pg_map[group][1])
             note("torch.distributed: gloo carries what is meant for NCCL; collectives give the same results, on the host")
         return made

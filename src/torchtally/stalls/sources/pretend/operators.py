@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ... import catalogue
+from .asserts import keep_fault
 from .memory import HOST, NoFunctions, class_of, index_of, is_pinned, pin, place
 from .refusals import may_mix, refuse_mixed
 from .session import SESSIONS, STATE, TorchCall, asks_for_device, index_of_device, note, tell
@@ -109,7 +110,12 @@ class DeviceMode(TorchDispatchMode):
             tell(operator.name, args, kwargs, operator.overload)
         if operator.packet == "copy_" and index_of(args[0]) == HOST:
             return function(*args, **kwargs)
-        result = operator.substitute(function, args, kwargs) if operator.substitute else function(*args, **kwargs)
+        try:
+            result = operator.substitute(function, args, kwargs) if operator.substitute else function(*args, **kwargs)
+        except (IndexError, RuntimeError) as error:
+            result = keep_fault(operator.packet, function, args, kwargs, device, error)
+        if STATE.graph is not None:
+            STATE.graph.add(function, args, kwargs, result)
         put(result[0] if operator.packet == "_pack_padded_sequence" else result, device)  # batch sizes stay on the host
         return result
 
@@ -139,6 +145,8 @@ class DeviceMode(TorchDispatchMode):
         result = function(*args, **kwargs)
         if target != HOST:
             put(result, target)
+            if STATE.graph is not None:
+                STATE.graph.add(function, args, kwargs, result)
         elif pinned or (device != HOST and kwargs.get("non_blocking")):
             pin(result)
         return result
@@ -192,7 +200,7 @@ def adopt_or_refuse(operator: Operator, function: Any, tensors: list[Tensor], ar
     """Tensors of several devices meet: refuse it as a device does, unless PyTorch itself made the one on the host, inside a composite."""
     call = STATE.call
     backward = call is not None and call.function is BACKWARD
-    if may_mix(operator.packet) and not backward:
+    if (may_mix(operator.packet) and not backward) or len({index_of(tensor) for tensor in tensors} - {HOST}) > 1:
         refuse_mixed(function, operator.packet, tensors, args, kwargs)
         return
     if backward or (call is not None and call.target is None and (call.function in MIXES_INSIDE or not _has_host_tensor(call))):

@@ -6,16 +6,27 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+from torch.utils import _device as default_device
+
 from ...recorder import Recorder
 from .amp import unregister
+from .copies import patch_copies, patch_queues
 from .cuda import patch_cuda
 from .distributed import patch_distributed
 from .engine import patch_engine
 from .functions import CallMode
+from .graphs import patch_graphs
 from .operators import OPERATORS, DeviceMode
 from .saving import patch_storage
 from .session import FAULTS, SESSIONS, STATE, Patches, Session
 from .tensors import patch_tensor
+from .types import patch_types
+from .unseen import patch_unseen
+
+PATCHES = (
+    patch_tensor, patch_cuda, patch_graphs, patch_types, patch_engine, patch_storage, patch_copies, patch_queues, patch_distributed, patch_unseen,
+)  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -56,13 +67,18 @@ def _open(stack: contextlib.ExitStack) -> None:
     stack.callback(unregister)
     patches = Patches()
     stack.callback(patches.restore)
-    patch_tensor(patches)
-    patch_cuda(patches)
-    patch_engine(patches)
-    patch_storage(patches)
-    patch_distributed(patches)
+    for patch in PATCHES:
+        patch(patches)
+    stack.callback(_reset_default_device)
     stack.enter_context(DeviceMode())
     stack.enter_context(CallMode())
+
+
+def _reset_default_device() -> None:
+    """A program may end with a default device that is there no longer."""
+    device = default_device.CURRENT_DEVICE
+    if device is not None and device.type == "cuda":
+        torch.set_default_device(None)
 
 
 def _forget() -> None:

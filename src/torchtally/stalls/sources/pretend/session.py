@@ -129,6 +129,8 @@ def tell(operator: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | Non
         found = catalogue.waits(catalogue.Call(operator, overload, args, kwargs or {}, on_device, pinned))
     finally:
         STATE.muted -= 1
+    if STATE.graph is not None and any(times for _, times in found):
+        raise _accelerator_error()("CUDA error: operation not permitted when stream is capturing")
     for row, times in found:
         for session in SESSIONS:
             for _ in range(times):
@@ -147,16 +149,19 @@ def raise_fault() -> None:
         )
 
 
+_MISSING = object()
+
+
 class Patches:
-    """Attributes that were replaced, and what they were."""
+    """Attributes and entries that were replaced, and how to put them back."""
 
     def __init__(self) -> None:
-        self.replaced: list[tuple[Any, str, bool, Any]] = []
+        self.undo: list[Callable[[], None]] = []
 
     def set(self, owner: Any, name: str, value: Any) -> None:
         """Replace an attribute of a module or class until `restore`."""
-        own = name in vars(owner)
-        self.replaced.append((owner, name, own, vars(owner)[name] if own else None))
+        own = vars(owner).get(name, _MISSING)
+        self.undo.append((lambda: delattr(owner, name)) if own is _MISSING else (lambda: setattr(owner, name, own)))
         setattr(owner, name, value)
 
     def add(self, owner: Any, **values: Any) -> None:
@@ -168,10 +173,17 @@ class Patches:
         if hasattr(owner, name):
             self.set(owner, name, make(getattr(owner, name)))
 
+    def put(self, mapping: dict[Any, Any], key: Any, value: Any) -> None:
+        """Replace an entry of a dict."""
+        own = mapping[key]
+        self.undo.append(lambda: mapping.__setitem__(key, own))
+        mapping[key] = value
+
+    def put_first(self, values: list[Any], value: Any) -> None:
+        """Put a value at the head of a list."""
+        values.insert(0, value)
+        self.undo.append(lambda: values.remove(value))
+
     def restore(self) -> None:
-        while self.replaced:
-            owner, name, own, value = self.replaced.pop()
-            if own:
-                setattr(owner, name, value)
-            else:
-                delattr(owner, name)
+        while self.undo:
+            self.undo.pop()()

@@ -40,14 +40,21 @@ def _cast(value: Any, of: torch.dtype, to: torch.dtype) -> Any:
 
 def _noise(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Small numbers of the right shape and type."""
-    shapes = function(*[_on_meta(value) for value in args], **{key: _on_meta(value) for key, value in kwargs.items()})
+    shapes = shapes_of(function, args, kwargs)
     if isinstance(shapes, tuple):
         return tuple(_numbers(shape) for shape in shapes)
     return _numbers(shapes)
 
 
+def shapes_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The results of an operator without their values."""
+    return function(*[_on_meta(value) for value in args], **{key: _on_meta(value) for key, value in kwargs.items()})
+
+
 def _on_meta(value: Any) -> Any:
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta") if isinstance(value, Tensor) else value
+    if isinstance(value, Tensor):
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+    return [_on_meta(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 def _numbers(shape: Any) -> Any:
