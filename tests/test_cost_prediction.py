@@ -8,7 +8,7 @@ from torchtally.errors import TallyError
 from torchtally.stalls import Site
 from torchtally.stalls.price import HostSpeed, Mark, Seen, Work, price
 
-SPEED = HostSpeed(dispatch_us=1.0, view_us=1.0, source="by hand")
+SPEED = HostSpeed(dispatch_us=1.0, view_us=1.0, backward_us=1.0, call_us=1.0, source="by hand")
 SITE = Site("train.py", 7, code="if loss > best:")
 
 
@@ -31,6 +31,7 @@ bus = 1
 launch_us = 1
 copy_us = 1
 library_us = 1
+fetch_us = 1e-9
 pageable_share = 1
 scale = 1
 [device]
@@ -42,13 +43,13 @@ kernel_us = 1e-9
     return price(path)
 
 
-def kernel(device_us, python_us=0.0):
-    return Seen("kernel", Work(device_us * 1000, 0.0, 1), python_us)
+def kernel(device_us, calls=0):
+    return Seen("kernel", Work(device_us * 1000, 0.0, 1), calls)
 
 
 def step(*middle):
     """10 kernels of 100 us, launched in 2 us each, then what is given, then 50 us of Python."""
-    return [*[kernel(100.0)] * 10, *middle, Seen("python", python_us=49.0), Mark("step")]
+    return [*[kernel(100.0)] * 10, *middle, Seen("python", calls=49), Mark("step")]
 
 
 def test_a_device_bound_step_takes_the_devices_time(round_numbers):
@@ -81,7 +82,7 @@ def test_removing_one_of_two_waits_gains_little_and_removing_both_gains_all(roun
 
 
 def test_a_host_bound_step_takes_the_hosts_time_and_a_wait_costs_little(round_numbers):
-    slow = [*[kernel(1.0, python_us=98.0)] * 10, Mark("step")]
+    slow = [*[kernel(1.0, calls=98)] * 10, Mark("step")]
     p = predict_recording(Recording([slow]), round_numbers, speed=SPEED)
     assert p.step_ms == pytest.approx(1.0)  # 10 times 98 + 1 + 1
     assert p.idle_ms == pytest.approx(0.99)
@@ -99,7 +100,7 @@ def test_a_loader_slower_than_the_step_sets_the_pace_and_hides_the_waits(round_n
 
 
 def test_a_reading_every_so_many_steps_has_its_share(round_numbers):
-    log = [Seen("read", waits=1), Seen("print", python_us=999.0)]
+    log = [Seen("read", waits=1), Seen("print", calls=999)]
     p = predict_recording(Recording([step()], log, log_interval=10), round_numbers, speed=SPEED, steps=20)
     assert p.waits == pytest.approx(0.1)
     assert p.step_ms == pytest.approx(1.0 + 1.002 / 10, rel=1e-3)  # 1000 us of printing and 2 of launching, every tenth step
@@ -140,6 +141,9 @@ def test_the_timeline_shows_the_steps_the_work_and_the_waits(round_numbers):
     p = predict_recording(Recording([step(Seen("read", waits=1, site=SITE))]), round_numbers, speed=SPEED)
     t = timeline(p, "naive", steps=3)
     assert len(t.steps) == 3 and t.devices == ("Round",)
+    stalls = report(p, "torchtally bench", "naive").stalls
+    assert [s.step for s in stalls[:3]] == [s.number for s in t.steps]
+    assert [s.start_us for s in stalls[:3]] == pytest.approx(list(t.calls.start_us))  # one clock for both
     assert [s.end_us - s.start_us for s in t.steps] == pytest.approx([1052.0] * 3)
     assert len(t.work) == 30 and len(t.calls) == 3
     assert np.sum(t.work.end_us - t.work.start_us) == pytest.approx(3000.0)

@@ -74,7 +74,24 @@ def test_a_wait_for_an_empty_device_is_not_blamed_for_the_idle_time_before_it():
     clocks.run(Task("python", 500.0))  # the host is slow: 501
     clocks.run(Task("wait", 0.0, waits=1))
     clocks.run(kernel(10.0))  # launched at 502
-    assert clocks.waits[0].idle_us == 1.0
+    assert clocks.waits[0].idle_us == 0.0  # it held nobody up
+
+
+def test_gaps_between_small_kernels_after_a_wait_are_its_doing_too():
+    clocks = Clocks(PLAIN)
+    clocks.run(kernel(100.0, waits=1))  # 1..101: the host could have been 100 ahead
+    for _ in range(5):
+        clocks.run(kernel(2.0, host_us=10.0))  # launched at 111, 121, ...: before each the device idles 10, then 8
+    clocks.run(kernel(500.0, host_us=10.0))  # launched at 161
+    clocks.run(kernel(1.0, host_us=10.0))  # launched at 171, runs after the one before
+    assert clocks.waits[0].idle_us == 10.0 + 5 * 8.0
+
+
+def test_a_wait_is_blamed_for_no_more_than_the_host_stood_still():
+    clocks = Clocks(PLAIN)
+    clocks.run(kernel(30.0, waits=1))  # 1..31: held up for 30
+    clocks.run(kernel(1.0, host_us=500.0))  # launched at 531: the device would have idled 470 without any wait
+    assert clocks.waits[0].idle_us == 30.0
 
 
 def test_a_full_queue_holds_the_host_until_its_oldest_launch_has_begun():

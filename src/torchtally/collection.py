@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from .faults import Fault
-from .formula import Formula, check, named, reduced
+from .formula import Formula, check_all, named, reduced
 from .ledger import Ledger
 from .metric import Metric, _saving, parameters_of, required_of, saving_all
 from .pending import Pending
-from .statistic import may_wait
+from .statistic import in_functorch, map_tensors, may_wait
 from .statistics import Average
 from .statistics.averages import ScalarRows, add_scalars, read_scalars
 
@@ -23,7 +24,7 @@ class _Feed:
     """What one update does for one shape of call: inputs to take, groups of plain numbers, members apart."""
 
     def __init__(self) -> None:
-        self.inputs: list[tuple[int, tuple[int, ...]]] = []
+        self.inputs: list[tuple[int, tuple[int, ...], Callable[..., Any]]] = []
         self.scalars: list[tuple[str | float, tuple[int, ...], tuple[int, ...], ScalarRows]] = []
         self.apart: list[tuple[Metric, tuple[int, ...], dict[str, int]]] = []
 
@@ -72,6 +73,8 @@ class MetricCollection(nn.Module):
     _fed: list[tuple[int, Any, tuple[str, ...], tuple[int, ...]]]
     _apart: list[tuple[Metric, tuple[str, ...], tuple[str, ...]]]
     _plans: dict[tuple[Any, ...], _Feed]
+    _shared: list[tuple[Formula, list[int]]]
+    _served: list[str]
 
     def add_metrics(
         self,
@@ -151,6 +154,12 @@ class MetricCollection(nn.Module):
         self.ledger.members = members
         self.ledger.strict = strict
         self.__dict__.update(_fed=[fed[i] for i in sorted(fed)], _apart=apart, _plans={})
+        self.__dict__["_shared"] = [
+            (m, self.ledger.members_of(m.needs()))
+            for m in dict.fromkeys(self._modules.values())
+            if isinstance(m, Formula) and m.ledger is self.ledger
+        ]
+        self.__dict__["_served"] = [self._names_of(j) for j in range(len(self.ledger.inputs))]
 
     def _plan(self, positional: int, names: tuple[str, ...]) -> _Feed:
         """What an update with so many positional entries and these named ones does."""
@@ -164,7 +173,7 @@ class MetricCollection(nn.Module):
                 groups.setdefault(statistic.nan, []).append((i, places[0]))
             elif j not in asked:
                 asked[j] = None
-                plan.inputs.append((j, places))
+                plan.inputs.append((j, places, self.ledger.inputs[j][0].take))
         for strategy, pairs in groups.items():
             indices = tuple(i for i, _ in pairs)
             plan.scalars.append((strategy, indices, tuple(p for _, p in pairs), ScalarRows(strategy, indices)))
@@ -198,25 +207,25 @@ class MetricCollection(nn.Module):
             self._regroup()
             if not ledger.shared:  # the scratch of a ledger that is no longer ours
                 ledger = self.ledger.scratch()
-        plan = None if torch.compiler.is_compiling() else self._plans.get((len(args), *kwargs))  # a trace plans afresh
+        compiling = torch.compiler.is_compiling()
+        plan = None if compiling else self._plans.get((len(args), *kwargs))  # a trace plans afresh
         if plan is None:
             plan = self._plan(len(args), tuple(kwargs))
         values = [*args, *kwargs.values()]
-        mine = [x.detach() if isinstance(x, Tensor) and x.requires_grad else x for x in values]
         taken: list[tuple[int, Any, Any]] = []
+        rows: list[tuple[Sequence[int], Sequence[float | None]]] = []
         j = 0
         try:
-            for j, places in plan.inputs:
-                batch = [mine[p] for p in places]
+            for j, places, take in plan.inputs:
+                batch = [x.detach() if isinstance(x := values[p], Tensor) and x.requires_grad else x for p in places]
                 ledger.accept(j, batch, "the collection")
-                taken.append((j, *ledger.inputs[j][0].take(ledger.strict[j], *batch)))
-            rows = []
-            for strategy, indices, places, columns in plan.scalars:
-                scalars = [mine[p] for p in places]
-                numbers, rest = read_scalars(strategy, scalars)
-                rows.append((indices, numbers, rest))
+                taken.append((j, *take(ledger.strict[j], *batch)))
+            for strategy, group, places, columns in plan.scalars:
+                scalars = [values[p] for p in places]
+                numbers, rest = read_scalars(strategy, scalars, eager=not in_functorch())
+                rows.append((group, numbers))
                 if rest:
-                    taken += self._take_rest(ledger, indices, scalars, rest, columns)
+                    taken += self._take_rest(ledger, group, scalars, rest, columns)
         except Exception as error:
             raise named(error, self._names_of(j)) from error.__cause__
         for j, key, piece in taken:
@@ -224,14 +233,16 @@ class MetricCollection(nn.Module):
                 ledger.add_row(key, piece[0])
             else:
                 ledger.add(j, key, piece)
-        for indices, numbers, _ in rows:
+        for indices, numbers in rows:
             add_scalars(ledger, indices, numbers)
-        ledger.tick()
+        ledger.tick(compiling)
+        if not plan.apart:
+            return []
         return [(m, [values[p] for p in places], {n: values[p] for n, p in given.items()}) for m, places, given in plan.apart]
 
     def _take_rest(self, ledger: Ledger, indices: tuple[int, ...], values: list[Any], rest: list[int], columns: ScalarRows) -> list[Any]:
         """Tensors among plain numbers: scalars of one dtype on a device stacked in one operator, the rest each by its input."""
-        chosen = [values[p] for p in rest]
+        chosen = [x.detach() if (x := values[p]).requires_grad else x for p in rest]
         for place in rest:
             ledger.accept(ledger.input_of(indices[place]), [values[place]], "the collection")
         first = chosen[0]
@@ -243,7 +254,7 @@ class MetricCollection(nn.Module):
         taken = []
         for place in rest:
             j = ledger.input_of(indices[place])
-            taken.append((j, *ledger.inputs[j][0].take(ledger.strict[j], values[place])))
+            taken.append((j, *ledger.inputs[j][0].take(ledger.strict[j], values[place].detach())))
         return taken
 
     def _names_of(self, j: int) -> str:
@@ -280,17 +291,16 @@ class MetricCollection(nn.Module):
     def _values(self, ledger: Ledger) -> dict[int, Any]:
         """Unrounded value of every member that shares, by id; what several formulas see is made once."""
         ledger.fold()
-        views, seen, out = ledger.views(), {}, {}
-        for m in dict.fromkeys(self._modules.values()):
-            if not (isinstance(m, Formula) and m.ledger is self.ledger and not m.emptied):
+        views = ledger.views()
+        seen: dict[int, Any] = {}
+        out = {}
+        for m, indices in self._shared:
+            if m.ledger is not self.ledger or m.emptied:
                 continue
-            totals = []
-            for key in m.needs():
-                i = self.ledger.keys.index(key)
+            for i in indices:
                 if i not in seen:
-                    seen[i] = key[0].totals(views[i])
-                totals.append(seen[i])
-            out[id(m)] = m.value(*totals)
+                    seen[i] = ledger.keys[i][0].totals(views[i])
+            out[id(m)] = m.value(*[seen[i] for i in indices])
         return out
 
     def _sharing(self) -> Formula | None:
@@ -307,10 +317,7 @@ class MetricCollection(nn.Module):
         read = self._values(total)
         values = {n: m._finish(read[id(m)]) if id(m) in read else m.compute() for n, m in self._modules.items()}
         out = self._named(values)
-        faults = self._faults(total)
-        if faults:
-            for name in dict.fromkeys(n for n, _ in faults):
-                check(name, [f for n, f in faults if n == name], out)
+        check_all(self._faults(total), out)
         return out
 
     def _faults(self, ledger: Ledger) -> list[tuple[str, Fault]]:
@@ -319,7 +326,7 @@ class MetricCollection(nn.Module):
         for j, (input_, _) in enumerate(ledger.inputs):
             fault = input_.faults(views[len(ledger.keys) + j]) if ledger.strict[j] else None
             if fault is not None:
-                found.append((self._names_of(j), fault))
+                found.append((self._served[j], fault))
         return found
 
     def fetch(self, reset: bool = False) -> Pending:
@@ -427,7 +434,28 @@ class MetricCollection(nn.Module):
         if args or kwargs.get("destination") is not None or getattr(_saving, "complete", False):
             return super().state_dict(*args, **kwargs)
         with saving_all():
-            return super().state_dict(*args, **kwargs)
+            if kwargs.get("prefix") or any(m._modules or m._state_dict_hooks for m in self._modules.values()) or self._state_dict_hooks:
+                return super().state_dict(*args, **kwargs)
+            return self._all_states()
+
+    def _all_states(self) -> Any:
+        """What `super().state_dict()` gives, in a tenth of the time: shared slots are copied once."""
+        out: Any = OrderedDict()
+        out._metadata = OrderedDict([("", {"version": self._version})])
+        copies: dict[tuple[int, str], Any] = {}
+        self.ledger.fold()
+        for name, m in self._modules.items():
+            out._metadata[name] = {"version": m._version}
+            if not (isinstance(m, Formula) and m.ledger is self.ledger and not m.emptied):
+                m._save_to_state_dict(out, f"{name}.", False)
+                continue
+            for n, (slots, slot) in m._named_slots(self.ledger).items():
+                place = id(slots), slot
+                if place not in copies:
+                    copies[place] = map_tensors(getattr(slots, slot), lambda t: t.detach().clone())
+                out[f"{name}.{n}"] = copies[place]
+            out[f"{name}.updates"] = torch.tensor(m.update_count)
+        return out
 
     def _load_from_state_dict(
         self,

@@ -7,14 +7,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from . import distributed
 from .faults import Fault, report
 from .ledger import Clock, Key, Ledger
 from .metric import Metric, _saving, _seen
 from .pending import Pending
-from .statistic import Slots, Statistic, loose
+from .statistic import Slots, Statistic, loose, map_tensors
 
 
 def feeds(update: Callable[..., None]) -> Callable[..., None]:
@@ -40,12 +39,16 @@ class Formula(Metric):
             raise ValueError(f"{type(self).__name__}: validate_args is {validate_args!r}; expected True or False.")
         ledger = Ledger([(s, self.entries) for s in statistics], torch.get_default_device())
         self.__dict__.update(statistics=statistics, validate_args=validate_args, ledger=ledger, _emptied=-1, _kept=False)
+        self.__dict__["_needed"] = self._name_needs()
         if not validate_args:
             ledger.strict = [False] * len(ledger.inputs)
 
     statistics: tuple[Statistic, ...]
     validate_args: bool
     ledger: Ledger
+    _needed: list[Key]
+    _emptied: int
+    _kept: bool
 
     def value(self, *totals: Any) -> Any:
         """The result, from what each statistic's `totals` gives; in float64 wherever it is not a count."""
@@ -67,7 +70,7 @@ class Formula(Metric):
             raise named(error, type(self).__name__) from error.__cause__
         for j, (key, piece) in enumerate(taken):
             ledger.add(j, key, piece)
-        ledger.tick()
+        ledger.tick(torch.compiler.is_compiling())
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The value on this batch, which is also accumulated, in one pass."""
@@ -86,12 +89,16 @@ class Formula(Metric):
     # ---- sharing
     def needs(self) -> list[Key]:
         """The statistics and the batch entries they are fed."""
+        return self._needed
+
+    def _name_needs(self) -> list[Key]:
         names = tuple(self._entries.get(e, e) for e in self.entries)
         return [(s, names) for s in self.statistics]
 
     def bind(self, **entries: str) -> Any:
-        super().bind(**entries)
         ledger = self._leave() if self.ledger.shared else self.ledger
+        super().bind(**entries)
+        self.__dict__["_needed"] = self._name_needs()
         renamed = Ledger(self.needs(), ledger.device)
         renamed.strict = ledger.strict
         ledger.fold()
@@ -141,7 +148,7 @@ class Formula(Metric):
 
     def _finish(self, value: Any) -> Any:
         """Rounded once to the dtype of results, in memory of its own."""
-        return pytree.tree_map_only(Tensor, self._round, value)
+        return map_tensors(value, self._round)
 
     def _round(self, x: Tensor) -> Tensor:
         return x.to(self._dtype or torch.get_default_dtype()) if x.is_floating_point() else x
@@ -266,7 +273,11 @@ class Formula(Metric):
     def _saved(self) -> dict[str, Any]:
         if not (self._kept or getattr(_saving, "complete", False)):
             return {}
-        return {**self.metric_state, "updates": torch.tensor(self.update_count)}
+        return {**map_tensors(self.metric_state, _own), "updates": torch.tensor(self.update_count)}
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        for name, x in self._saved().items():
+            destination[prefix + name] = x
 
     def _fill(self, ledger: Ledger, states: dict[str, Any], name: str) -> None:
         """Overwrite slots of a ledger, all or none."""
@@ -377,6 +388,10 @@ class Formula(Metric):
         return value
 
 
+def _own(x: Tensor) -> Tensor:
+    return x.detach().clone()
+
+
 def named(error: Exception, name: str) -> Exception:
     """The same error with the metric's name before its message."""
     if error.args and isinstance(error.args[0], str) and not getattr(error, "tally_named", False):
@@ -385,14 +400,27 @@ def named(error: Exception, name: str) -> Exception:
     return error
 
 
-def check(name: str, faults: list[Fault], values: Any) -> None:
-    """Report what was kept out. Waits for the device once, and only where there can be faults."""
+def check_all(faults: list[tuple[str, Fault]], values: Any) -> None:
+    """Report what was kept out, by name. Waits for the device once, and only where there can be faults."""
     if not faults:
         return
-    counts = [x for f in faults for x in (f.count, f.first)]
-    read = [int(x) for x in counts] if counts[0].is_cpu else torch.stack(counts).tolist()
-    if any(read[::2]):
-        report(name, list(zip(faults, read[::2], read[1::2])), values)
+    if faults[0][1].count.is_cpu:
+        found = [(name, f) for name, f in faults if int(f.count)]
+        read = [int(x) for _, f in found for x in (f.count, f.first)]
+    else:
+        found = faults
+        read = torch.stack([x for _, f in faults for x in (f.count, f.first)]).tolist()
+    by_name: dict[str, list[tuple[Fault, int, int]]] = {}
+    for (name, fault), count, first in zip(found, read[::2], read[1::2]):
+        if count:
+            by_name.setdefault(name, []).append((fault, count, first))
+    for name, several in by_name.items():
+        report(name, several, values)
+
+
+def check(name: str, faults: list[Fault], values: Any) -> None:
+    """The same for one metric."""
+    check_all([(name, f) for f in faults], values)
 
 
 def reduced(ledger: Ledger, reader: Metric) -> Ledger:

@@ -32,6 +32,15 @@ def combine(how: str, into: Tensor, other: Tensor) -> None:
         torch.maximum(into, other, out=into) if how == "max" else torch.minimum(into, other, out=into)
 
 
+def _buffer(size: int, dtype: torch.dtype, how: str, device: torch.device) -> Tensor:
+    """A buffer of neutral numbers."""
+    fill = Slot((), dtype, how).neutral
+    if device.type == "cpu" and size * dtype.itemsize >= 1 << 22 and dtype in (torch.int64, torch.float64):
+        # NumPy asks for huge pages: scattered counts into a large table are then twice as fast.
+        return torch.from_numpy(np.full(size, fill, dtype=np.int64 if dtype is torch.int64 else np.float64))
+    return torch.full((size,), fill, dtype=dtype, device=device)
+
+
 class Clock:
     """Counts updates. Compiled and captured ones are counted on the device (`ticks`): a changing Python number would recompile."""
 
@@ -49,8 +58,8 @@ class Clock:
     def updates(self) -> int:
         return self.count + (int(self.ticks) if self.traced else 0)
 
-    def tick(self) -> None:
-        if torch.compiler.is_compiling():
+    def tick(self, compiling: bool) -> None:
+        if compiling:
             self.traced = True
             self.ticks.add_(1)
         else:
@@ -92,7 +101,7 @@ class Ledger:
         self.on_cpu = self.device.type == "cpu"
         self._lay_out()
         with torch.inference_mode(False):
-            self.flats = {g: torch.full((size,), Slot((), *g).neutral, dtype=g[0], device=self.device) for g, size in self.sizes.items()}
+            self.flats = {g: _buffer(size, *g, self.device) for g, size in self.sizes.items()}
             self.clock = Clock(self.device)
         self.samples: dict[tuple[int, str], list[Tensor]] = {place: [] for place in self.sampled}
         self.lanes = [s.lane() for s, _ in self.keys]
@@ -165,7 +174,7 @@ class Ledger:
         """Raise where a tensor of a batch for input `j` lies on another device."""
         cpu = self.on_cpu
         for x in values:
-            if isinstance(x, Tensor) and (not x.is_cpu if cpu else x.device != self.device):
+            if isinstance(x, Tensor) and not (x.is_cpu if cpu else x.device == self.device):
                 if self.inputs[j][0].host_values and x.is_cpu:
                     continue
                 raise ValueError(
@@ -179,13 +188,12 @@ class Ledger:
             self._settle(j, [piece], self.clock.now)
             return
         line = self.lines[j]
-        if line.key != key:
+        pieces = line.pieces
+        if not pieces or line.key != key:
             self._settle_line(j)
-            line.key = key
-        if not line.pieces:
-            line.first = self.clock.count + 1
-        line.pieces.append(piece)
-        if len(line.pieces) >= ROOM:
+            pieces, line.key, line.first = line.pieces, key, self.clock.count + 1
+        pieces.append(piece)
+        if len(pieces) >= ROOM:
             self._settle_line(j)
 
     def add_row(self, rows: ScalarRows, row: Tensor) -> None:
@@ -219,9 +227,9 @@ class Ledger:
         for i in self.feeds[j]:
             self.keys[i][0].update(views[i], *normal)
 
-    def tick(self) -> None:
+    def tick(self, compiling: bool) -> None:
         """One more update."""
-        self.clock.tick()
+        self.clock.tick(compiling)
         self.reduced = None
 
     @property

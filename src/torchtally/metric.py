@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from . import distributed
 from .pending import Pending
+from .statistic import map_tensors
 
 Found = TypeVar("Found")
 Reduction = str | Callable[[Any], Any] | None
@@ -330,7 +330,7 @@ class Metric(nn.Module):
         self.__dict__["_dtype"] = dtype
         for name in self._defaults:
             for store in (self.__dict__, self._defaults):
-                store[name] = pytree.tree_map_only(Tensor, lambda x: x.to(dtype) if x.is_floating_point() else x, store[name])
+                store[name] = map_tensors(store[name], lambda x: x.to(dtype) if x.is_floating_point() else x)
         return self
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
@@ -367,7 +367,7 @@ class Metric(nn.Module):
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         for name, x in self._saved().items():
-            destination[prefix + name] = pytree.tree_map_only(Tensor, lambda t: t.detach().clone(), x)
+            destination[prefix + name] = map_tensors(x, lambda t: t.detach().clone())
 
     def _load_from_state_dict(
         self,
@@ -381,9 +381,7 @@ class Metric(nn.Module):
     ) -> None:
         for name, keep in self._persistent.items():
             if prefix + name in state_dict:
-                self.__dict__[name] = _moved(
-                    pytree.tree_map_only(Tensor, lambda t: t.detach().clone(), state_dict[prefix + name]), self._device
-                )
+                self.__dict__[name] = _moved(map_tensors(state_dict[prefix + name], lambda t: t.detach().clone()), self._device)
                 self.__dict__.update(_computed=None, _update_count=max(self._update_count, 1))
             elif strict and (keep or not prefix):
                 missing_keys.append(prefix + name)
@@ -569,7 +567,7 @@ def _gathered_by(gather: Callable[..., Any], states: dict[str, Any], group: Any)
 
 
 def _moved(x: Any, device: torch.device) -> Any:
-    return pytree.tree_map_only(Tensor, lambda t: t.to(device), x)
+    return map_tensors(x, lambda t: t.to(device))
 
 
 def _detached(x: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -140,24 +140,37 @@ def loose(part: Statistic | Input, device: torch.device, clock: Clock) -> Slots:
     return slots
 
 
+def map_tensors(value: Any, change: Callable[[Tensor], Any]) -> Any:
+    """The same nest of dicts, lists and tuples with every tensor changed."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return type(value)((k, map_tensors(v, change)) for k, v in value.items())
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(map_tensors(v, change) for v in value))
+    if isinstance(value, list | tuple):
+        return type(value)(map_tensors(v, change) for v in value)
+    return value
+
+
 def host_visible(*tensors: Any) -> bool:
     """Whether NumPy may look at the memory of these: plain CPU tensors, neither traced nor in an autograd graph."""
     for x in tensors:
         if type(x) is not Tensor or not x.is_cpu or x.requires_grad:
             return False
-    return not torch.compiler.is_compiling() and not _in_functorch()
+    return not torch.compiler.is_compiling() and not in_functorch()
 
 
 def may_wait(x: Tensor) -> bool:
     """Whether a tensor holds real data that may be kept for later: not a tracer's stand-in, not during capture."""
-    if torch.compiler.is_compiling() or _in_functorch():
+    if torch.compiler.is_compiling() or in_functorch():
         return False
     if type(x) is not Tensor and type(x) is not torch.nn.Parameter and _is_stand_in(x):
         return False
     return not (x.is_cuda and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
 
 
-def _in_functorch() -> bool:
+def in_functorch() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 

@@ -1,4 +1,4 @@
-"""Runs the catalogue's snippets on a real GPU and prints where the pretend device and reality disagree: `python tests/gpu/check_catalogue.py`.
+"""Runs the catalogue's snippets on a real GPU and prints where the catalogue, or `watch()`, and reality disagree: `python tests/gpu/check_catalogue.py`.
 
 A wait counts when torch's synchronisation warning or its GPU trace says so, whichever says more: a warning misses device and event waits, the trace misses
 waits inside thrust and MAGMA. Snippets marked `gpu=False` wait in the driver, where neither looks, and are left out. Exit code 1 where anything disagrees.
@@ -18,6 +18,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "stalls")]
 
 from snippets import SNIPPETS, Snippet, namespace  # noqa: E402
 
+from torchtally.stalls import watch  # noqa: E402
 from torchtally.stalls.catalogue import WATCHED  # noqa: E402
 from torchtally.stalls.catalogue.row import parse  # noqa: E402
 
@@ -52,6 +53,15 @@ class Waits:
         return max(self.seen, sum(SYNC in str(w.message) for w in caught))
 
 
+def watched(snippet: Snippet) -> int:
+    """What `torchtally.stalls.watch` finds."""
+    names = namespace(snippet.before)
+    torch.cuda.synchronize()
+    with watch() as recorder:
+        exec(snippet.code, names)
+    return len(recorder.stalls)
+
+
 def agrees(snippet: Snippet, real: int) -> bool:
     expected = sum(snippet.waits.values())
     if snippet.waits.keys() & UNSEEN:
@@ -73,6 +83,7 @@ def main() -> int:
         try:
             waits.during(snippet)  # the first call may initialise a library, which waits
             real = waits.during(snippet)
+            live = watched(snippet)
         except Exception as error:
             wrong += 1
             print(f"cannot run  {snippet.code}: {type(error).__name__}: {str(error).splitlines()[0]}")
@@ -80,6 +91,10 @@ def main() -> int:
         if not agrees(snippet, real):
             wrong += 1
             print(f"disagrees   {snippet.code}: the catalogue says {snippet.waits or 'no wait'}, the device waited {real} times")
+        printed = any(WATCHED[name][0].kind == "print" for name in snippet.waits)  # many waits, told once
+        if (bool(live) != bool(real)) if printed else (live != real):
+            wrong += 1
+            print(f"watch()     {snippet.code}: found {live} of {real} waits")
     print(f"{ran} ran, {wrong} disagree")
     return int(wrong > 0)
 

@@ -238,3 +238,50 @@ def test_names_of_functions():
 )
 def test_whose_a_recorded_file_is(file, owner):
     assert owner_of(file) == owner
+
+
+PROGRAM = """import torch
+
+
+def measure(x):
+    total = x.sum()
+    first = total.item()
+    doubled = x * 2
+    if doubled.sum() > 3:
+        first += 1
+    y = x.abs()
+    return float(y[0])
+
+
+def main():
+    with torch.profiler.profile(with_stack=True) as profiler:
+        measure(torch.ones(3))
+    return profiler
+"""
+
+
+def test_lines_of_what_the_installed_profiler_writes(tmp_path, monkeypatch):
+    import importlib
+
+    import torch
+
+    from torchtally.stalls.sources.trace import read_trace
+
+    (tmp_path / "profiled_program.py").write_text(PROGRAM)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    lines_of.cache_clear()
+    reading_lines.cache_clear()
+    importlib.import_module("profiled_program").main().export_chrome_trace(str(tmp_path / "t.json"))
+    run = read_trace(tmp_path / "t.json")
+    assert run.notes == ()
+    reads = run.operators.take(run.operators.name == run.names.index("aten::_local_scalar_dense"))
+    thread = run.lanes[reads.lane[0]].label
+    stalls = tuple(
+        Stall("read", "aten::_local_scalar_dense", start_us=float(start), host_wait_us=1.0, thread=thread) for start in reads.start_us
+    )
+    found = [s.site for s in blame_stalls(run, Findings(stalls)).stalls]
+
+    assert [s.file for s in found] == ["profiled_program.py"] * 3
+    assert [s.function for s in found] == ["measure"] * 3
+    if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 14):
+        assert [s.code for s in found] == ["first = total.item()", "if doubled.sum() > 3:", "return float(y[0])"]

@@ -9,6 +9,7 @@ import pytest
 import torch
 from snippets import SNIPPETS, namespace
 
+from torchtally.stalls import pretend_cuda
 from torchtally.stalls.catalogue import ROWS, WATCHED, Call, rows_by_operator, waits
 from torchtally.stalls.catalogue.page import SUSPECTED, markdown
 from torchtally.stalls.catalogue.row import parse
@@ -20,8 +21,7 @@ TORCH = parse(torch.__version__)
 
 def stalls_of(code, before=""):
     """Waits of one snippet by operator; those of its preparation do not count."""
-    pretend = pytest.importorskip("torchtally.stalls.sources.pretend")
-    with pretend.pretend_cuda() as recorder:
+    with pretend_cuda() as recorder:
         names = namespace(before)
         prepared = len(recorder.stalls)
         exec(code, names)
@@ -50,6 +50,7 @@ def device(*shape, dtype=torch.float32):
 
 
 X, LABELS, HOST = device(4, 4), device(4, dtype=torch.long), torch.ones(4, 4)
+SPARSE = torch.ones(2).as_subclass(type("Sparse", (OnDevice,), {"layout": torch.sparse_coo}))
 
 CALLS = [  # operator and overload, arguments, keyword arguments, waits: what no snippet reaches on every build
     ("aten::_unique", "default", (LABELS,), {}, 1),
@@ -75,6 +76,8 @@ CALLS = [  # operator and overload, arguments, keyword arguments, waits: what no
     ("aten::_ctc_loss", "default", (X, LABELS, [2], [2]), {}, 3),
     ("aten::_ctc_loss", "Tensor", (X, LABELS, LABELS, LABELS), {}, 5),
     ("aten::_coalesce", "default", (X,), {}, 1),
+    *((f"aten::{name}", "default", (SPARSE,), {}, 1) for name in ("_sparse_softmax", "_sparse_log_softmax", "_sparse_sparse_matmul", "hspmm")),
+    ("aten::_sparse_softmax", "default", (X,), {}, 0),
     ("aten::_foreach_copy_", "default", ([HOST, HOST], [X, X]), {}, 2),
     ("aten::_foreach_copy_", "default", ([X, X], [HOST, X]), {}, 1),
     ("aten::_to_copy", "default", (HOST,), {"device": torch.device("meta")}, 0),
@@ -84,7 +87,7 @@ CALLS = [  # operator and overload, arguments, keyword arguments, waits: what no
     ("aten::mode", "default", (device(3, 2049),), {}, 3),
     ("aten::histc", "default", (device(0),), {}, 0),
     ("aten::bincount", "default", (device(0, dtype=torch.long),), {}, 0),
-    ("aten::normal", "float_Tensor", (0.0, X), {}, 1),
+    ("aten::normal", "float_Tensor", (0.0, X), {}, 2),
     ("aten::normal", "Tensor_float", (X, 1.0), {}, 0),
     ("aten::isin", "Tensor_Tensor", (LABELS, device(11, dtype=torch.long)), {}, 0),
     ("aten::isin", "Tensor_Tensor", (LABELS, device(12, dtype=torch.long)), {}, 2),

@@ -133,7 +133,7 @@ def test_the_page_asks_nothing_of_the_network():
 
 def test_unknown_and_predicted_figures_say_so():
     unknown = html.render(Report("check", "train.py", 2, (Stall("read", "aten::item", LOSS),)))
-    assert unknown.count('<span class="unknown">unknown</span>') == 4
+    assert unknown.count('<span class="unknown">unknown</span>') == 3
     predicted = html.render(replace(example(1, 2)[0], predicted="A40"))
     assert "Times predicted for A40, not measured" in predicted and "≈" in predicted
     assert "≈" not in html.render(replace(example(1, 2)[0], predicted=None))
@@ -222,6 +222,17 @@ def test_it_renders_in_both_themes_and_on_a_phone(visit, scheme, width):
     assert (sum(map(int, re.findall(r"\d+", paper)[:3])) > 380) == (scheme == "light")
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_long_lines_and_paths_do_not_break_the_page(visit, width):
+    long = Site("/deep" * 40 + "/train.py", 12345, "Trainer.a_step_of_a_long_name" * 4, "metrics.update(" + "prediction, " * 40 + ")")
+    stall = Stall("shape_read", "aten::" + "very_long" * 30, long, replace(long, line=7), "Metric" * 30, "region" * 40, 0, 0.0, 5.0, 1.0, 0.0, True, "do " * 200)
+    report = Report("check", "/source" * 60, 1, (stall,), ("note" * 100,), 100.0, (Gain("what" * 60, 1, 5.0),), "Device" * 20)
+    page = visit(html.render(report, two_steps()[1]), width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page = visit(html.render_comparison(compare(account(replace(report, stalls=())), account(report))), width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def test_the_theme_can_be_chosen(visit):
     page = visit(html.render(*example(1, 2)))
     paper = "getComputedStyle(document.documentElement).backgroundColor"
@@ -287,6 +298,20 @@ def test_a_plain_wheel_scrolls_the_page_and_not_the_timeline(visit):
     page.locator("#canvas").hover()
     page.mouse.wheel(0, -200)
     assert view(page) == whole
+
+
+def test_a_long_setup_does_not_hide_the_steps(visit):
+    draft = Draft("run")
+    draft.region("train.py", draft.lane("main"), 0.0, 1e6)
+    draft.step(0, 9e5, 9.5e5)
+    draft.step(1, 9.5e5, 1e6)
+    setup = Stall("synchronize", "synchronize", Site("train.py", 3, "", "model.cuda()"), start_us=10.0)
+    within = tuple(Stall("read", "aten::item", LOSS, step=n, start_us=9e5 + n) for n in (0, 1))
+    page = visit(html.render(Report("check", "run", 2, (setup, *within)), [draft.timeline()]))
+    assert view(page)[0] > 8.9e8 and view(page)[1] == 1e9
+    assert page.get_by_text("outside the steps").count() == 1
+    page.get_by_role("button", name="Whole run").click()
+    assert view(page) == (0, 1e9)
 
 
 def test_the_timeline_zooms_and_moves_by_keyboard(visit):
@@ -417,15 +442,17 @@ def test_a_hundred_thousand_events_stay_fast(visit):
     assert len(text) < 6_000_000
     page = visit(text)
     page.locator("#canvas").focus()
-    slowest = page.evaluate(
+    drawn = page.evaluate(
         """async () => {
-          const frame = () => new Promise(requestAnimationFrame), canvas = document.getElementById("canvas"), press = (key) => canvas.dispatchEvent(new KeyboardEvent("keydown", { key }));
-          const all = [];
-          for (const key of "++++--nnpp++++0") { await frame(); press(key); const t = performance.now(); await frame(); await frame(); all.push(performance.now() - t); }
-          return all.sort((a, b) => a - b)[Math.floor(all.length / 2)];
+          const frame = () => new Promise(requestAnimationFrame), canvas = document.getElementById("canvas"), draw = CanvasRenderingContext2D.prototype;
+          const fill = draw.fillRect, all = [];
+          let calls = 0;
+          draw.fillRect = function (...box) { calls += 1; return fill.apply(this, box); };
+          for (const key of "0+++nnpp-0") { await frame(); calls = 0; canvas.dispatchEvent(new KeyboardEvent("keydown", { key })); await frame(); await frame(); all.push(calls); }
+          return all;
         }"""
     )
-    assert slowest < 250, f"a redraw takes {slowest:.0f} ms"
+    assert 100 < max(drawn) < 15_000, "a redraw costs as the screen is wide, not as the run is long"
 
 
 def test_it_prints_without_its_controls_and_on_white(visit):
@@ -434,7 +461,7 @@ def test_it_prints_without_its_controls_and_on_white(visit):
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert not page.locator(".tools").is_visible() and not page.locator("#theme").is_visible()
     assert page.locator("#canvas").is_visible()
-    assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(251, 251, 249)"
+    assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 

@@ -12,7 +12,7 @@ from fake_gpu import MESSAGE, FakeGpu, OnDevice, Value
 from torch.cuda import _gpu_trace
 
 from torchtally.errors import TallyError
-from torchtally.stalls import allow, watch
+from torchtally.stalls import allow, pretend_cuda, watch
 from torchtally.stalls.recorder import Recorder
 from torchtally.stalls.sources import live
 
@@ -270,3 +270,13 @@ def test_every_source_leaves_allowed_regions_out():
         recorder(live.UNNAMED, "aten::item")
     recorder(live.UNNAMED, "aten::item")
     assert len(recorder.stalls) == 1
+
+
+def test_a_pretended_device_is_watched_as_such():
+    with pretend_cuda():
+        x = torch.ones(3, device="cuda")
+        with watch() as recorder:
+            x.cpu()
+            with allow():
+                x.sum().item()
+    assert found(recorder) == [("aten::_to_copy", "device_to_host")]

@@ -152,6 +152,14 @@ def test_the_operator_named_is_the_innermost_that_the_catalogue_knows():
     assert (found.kind, found.operator) == ("shape_read", "aten::nonzero")
 
 
+def test_an_operator_that_copies_both_ways_does_not_tell_which():
+    run = Run()
+    run.operator("aten::copy_", run.main, 0, 100)
+    run.call("cudaMemcpyAsync", run.main, 10, 20, CallKind.COPY, link=1)  # its record is missing
+    run.waits(20, 90)
+    assert [(s.kind, s.operator) for s in run.stalls()] == [("synchronize", "aten::copy_")]
+
+
 def test_steps_count_from_zero_and_a_stall_outside_has_none():
     run = Run()
     run.step(7, 0, 100)

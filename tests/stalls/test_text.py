@@ -2,22 +2,26 @@
 
 import csv
 import io
+import json
+from dataclasses import replace
 
 import pytest
 
 from torchtally.stalls.renderers import csv as csv_view
+from torchtally.stalls.renderers import html as html_view
+from torchtally.stalls.renderers import json as json_view
 from torchtally.stalls.renderers import text as text_view
 from torchtally.stalls.renderers.summary import summarise
 from torchtally.stalls.renderers.wording import duration, number, percent, short_path, visible
 from torchtally.stalls.stall import Gain, Report, Site, Stall
-from torchtally.stalls.timeline import Draft
+from torchtally.stalls.timeline import Draft, WorkKind
 
 LOSS = Site("train.py", 41, "train_step", "running_loss += loss.item()")
 MASK = Site("train.py", 57, "", "preds = preds[mask]")
 INNER = Site("/opt/python/site-packages/torchmetrics/aggregation.py", 88, "_check", "if nans.any():")
 
 
-def stalls(steps, **changes):
+def stalls(steps):
     found = []
     for step in range(steps):
         found.append(Stall("read", "aten::item", LOSS, LOSS, step=step, host_wait_us=90.0, device_idle_us=10.0, remedy="Read it once per epoch."))
@@ -32,7 +36,7 @@ def report(**changes):
 
 EXPECTED = """\
 trace.json.gz
-2 lines cost 10 % of the step.
+2 lines cost 7.0 % of the step.
 4 stalls (2 per step); the host waited 220 µs; the device stood idle 100 µs because of them.
 
 per step  host wait  device idle  line
@@ -77,7 +81,12 @@ def test_a_narrow_terminal_loses_no_word():
         ({"stalls": stalls(2)[:1], "steps": 1}, "1 line costs 1.0 % of the step."),
         ({"stalls": (Stall("read", "aten::item", LOSS, host_wait_us=250.0),)}, "1 line holds the host up for 25 % of the step."),
         ({"stalls": (Stall("read", "aten::item"), Stall("read", "aten::any")), "steps": 2}, "2 places make the host wait 1 time per step."),
-        ({"stalls": (*stalls(2), Stall("print", "print", Site("train.py", 99)))}, "2 of 3 lines cost at least 10 % of the step."),
+        ({"stalls": (*stalls(2), Stall("print", "print", Site("train.py", 99), step=0))}, "2 of 3 lines cost at least 10 % of the step."),
+        ({"gains": (Gain("all stalls", 4, 70.0),)}, "2 lines cost 7.0 % of the step."),
+        ({"gains": (Gain("all stalls", 4, 0.0),)}, "2 lines make the host wait 2 times per step, at no cost in time."),
+        ({"gains": (Gain("all stalls", 4, None),)}, "2 lines cost 10 % of the step."),
+        ({"gains": (Gain("some stalls", 2, 70.0),)}, "2 lines cost 10 % of the step."),
+        ({"stalls": (*stalls(2), Stall("print", "print", LOSS, step=0, host_wait_us=500.0))}, "1 of 2 lines holds the host up for 68 % of the step."),
         ({"stalls": ()}, "No stalls."),
     ],
 )
@@ -89,17 +98,24 @@ def test_few_lines_that_make_most_of_the_cost_are_told_from_the_rest():
     many = tuple(Stall("read", "aten::item", Site("train.py", n), device_idle_us=1.0) for n in range(1, 21))
     costly = Stall("read", "aten::item", Site("train.py", 99), device_idle_us=400.0)
     assert summarise(report(stalls=(*many, costly))).headline == "1 of 21 lines costs 40 % of the step."
+    gains = (Gain("all stalls", 21, 200.0),)
+    assert summarise(report(stalls=(*many, costly), gains=gains)).headline == "21 lines, above all 1 of them, cost 20 % of the step."
 
 
 def test_without_device_work_no_stall_is_not_good_news():
-    seen = Draft("cpu only").timeline()
-    assert summarise(report(stalls=()), [seen]).headline == "No device work was recorded, so no stall can be seen."
+    draft = Draft("recorded in part")
+    assert summarise(report(stalls=()), [draft.timeline()]).headline == "No device work was recorded, so no stall can be seen."
+    assert summarise(report(stalls=(), tool="check"), [draft.timeline()]).headline == "No stalls."
+    draft.work("gemm", draft.lane("stream 7", device=0, stream=7), 0.0, 5.0, WorkKind.KERNEL)
+    assert summarise(report(stalls=()), [draft.timeline()]).headline == "No calls to the device were recorded, so no stall can be seen."
 
 
 def test_unknown_and_predicted_figures_say_so():
     unknown = report(stalls=(Stall("read", "aten::item", LOSS),), duration_us=None)
     assert "what they cost is unknown" in text_view.render(unknown)
-    assert text_view.render(unknown).count("unknown") == 3
+    assert "host wait  " not in text_view.render(unknown) and "device idle" not in text_view.render(unknown), "a column without a figure is left out"
+    partly = report(stalls=(Stall("read", "aten::item", LOSS), Stall("read", "aten::any", LOSS, host_wait_us=5.0)))
+    assert partly.stalls[0].host_wait_us is None and text_view.render(partly).count("unknown") == 1
     predicted = text_view.render(report(predicted="A40"), width=160)
     assert "2 lines would cost 10 % of the step on A40." in predicted
     assert "Times are predicted for A40, not measured." in predicted
@@ -111,6 +127,13 @@ def test_names_from_a_file_cannot_steer_the_terminal():
     out = text_view.render(report(stalls=(Stall("read", "a\x9bb\r\n", nasty),), notes=("\x1b]0;title\x07",), source="\x1b[31m"))
     assert not set(out) & {"\x1b", "\x07", "\x9b", "\r", "\u202e"}
     assert "evil\\x1b[2J.py" in out and "[bold]" in out
+
+
+def test_half_a_character_stops_no_view():
+    broken = report(stalls=(Stall("read", "op\ud800", Site("a\udfff.py", 1, "f", "x\ud83d"), metric="m\ud800"),), notes=("n\ud800",), source="s\ud800")
+    for view in (text_view, csv_view, html_view):
+        assert "\\ud800" in view.render(broken).encode().decode()
+    assert json.loads(json_view.render(broken))["stalls"][0]["operator"] == "op\\ud800"
 
 
 def test_the_csv_has_one_line_per_site_and_leaves_unknown_figures_empty():
@@ -151,4 +174,20 @@ def test_stalls_outside_the_steps_do_not_count_per_step():
     setup = Stall("synchronize", "synchronize", MASK)
     found = summarise(report(stalls=(*within, setup), duration_us=None))
     assert (found.count, found.per_step) == (3, 1.0)
-    assert found.headline == "2 lines make the host wait 1 time per step."
+    assert found.headline == "1 line makes the host wait 1 time per step."
+    assert found.detail == "3 stalls (1 per step); what they cost is unknown."
+    only_setup = report(stalls=(setup, replace(setup, step=0)), duration_us=None)
+    assert summarise(only_setup).headline == "1 line makes the host wait 0.5 times per step."
+
+
+def test_a_wait_while_setting_up_is_not_charged_to_the_steps():
+    cheap = tuple(Stall("read", "aten::item", LOSS, step=n, host_wait_us=5.0, device_idle_us=50.0) for n in (0, 1))
+    costly = Stall("synchronize", "synchronize", MASK, host_wait_us=9000.0, device_idle_us=9000.0)
+    found = summarise(report(stalls=(*cheap, costly)))
+    assert found.headline == "1 line costs 10 % of the step."
+    assert (found.idle.us, found.idle.per_step_us) == (9100.0, 50.0)
+
+
+def test_times_known_in_part_are_at_least_that():
+    found = summarise(report(stalls=(*stalls(2), Stall("read", "aten::item", LOSS, step=0, host_wait_us=1.0))))
+    assert found.detail == "5 stalls (2.5 per step); the host waited 221 µs; the device stood idle at least 100 µs because of them."

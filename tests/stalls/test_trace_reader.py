@@ -129,6 +129,16 @@ def test_broken_files_are_read_as_far_as_they_go(tmp_path, monkeypatch, defect, 
     assert "hunter2" not in repr(run.notes)
 
 
+@pytest.mark.parametrize("ts", [1e300, float("inf"), "soon", None, 0, -5, True])
+def test_an_odd_time_of_the_first_event_does_not_move_the_others(tmp_path, ts):
+    whole = document(MODERN)
+    whole["traceEvents"].insert(0, {**whole["traceEvents"][0], "ts": ts, "name": "odd"})
+    run = read(tmp_path, json.dumps(whole))
+    product = named(run, run.work, "gemm")
+    np.testing.assert_allclose(product.end_us - product.start_us, [400, 400], atol=0.01)
+    assert len(run.calls) == 9
+
+
 def test_names_with_quotes_survive(tmp_path):
     run = read(tmp_path, defects()["unescaped quotes in a name"][0])
     assert any(name.startswith('gemm<"fast", "x') for name in run.names)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..statistics import Counts
 from .options import ClassificationTask, checked
-from .stat_scores import BinaryRate, MulticlassRate, MultilabelRate, RateMetric, ratio
+from .stat_scores import BinaryRate, MulticlassRate, MultilabelRate, RateMetric
 
 
 class FBetaFormula(RateMetric):
@@ -20,9 +20,9 @@ class FBetaFormula(RateMetric):
         checked(self, beta=beta)
         super().__init__(*args, **kwargs)
 
-    def rate(self, c: Counts) -> Tensor:
+    def rate(self, c: Counts) -> tuple[Tensor, Tensor]:
         square = self.beta**2
-        return ratio((1 + square) * c.tp, (1 + square) * c.tp + square * c.fn + c.fp)
+        return (1 + square) * c.tp, c.involved if square == 1 else square * c.actual + c.predicted
 
 
 class F1Formula(FBetaFormula):

@@ -4,46 +4,48 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..statistics import Counts, Hits
+from ..statistics import Counts
 from .options import ClassificationTask
-from .stat_scores import BinaryRate, MulticlassRate, MultilabelRate, RateMetric, ratio
+from .stat_scores import BinaryRate, MulticlassRate, MultilabelRate, RateMetric
 
 
 class AccuracyFormula(RateMetric):
     """Share of decisions that are right; of one class among several, of its targets."""
 
-    def rate(self, c: Counts) -> Tensor:
-        if isinstance(self, MulticlassRate):
-            return ratio(c.tp, c.tp + c.fn)
-        return ratio(c.tp + c.tn, c.tp + c.tn + c.fp + c.fn)
+    def rate(self, c: Counts) -> tuple[Tensor, Tensor]:
+        return (c.tp, c.actual) if isinstance(self, MulticlassRate) else (c.tp + c.tn, c.seen)
 
 
 class PrecisionFormula(RateMetric):
     """Share of positive predictions that are right."""
 
-    def rate(self, c: Counts) -> Tensor:
-        return ratio(c.tp, c.tp + c.fp)
+    def rate(self, c: Counts) -> tuple[Tensor, Tensor]:
+        return c.tp, c.predicted
 
 
 class RecallFormula(RateMetric):
     """Share of positive targets that are found."""
 
-    def rate(self, c: Counts) -> Tensor:
-        return ratio(c.tp, c.tp + c.fn)
+    def rate(self, c: Counts) -> tuple[Tensor, Tensor]:
+        return c.tp, c.actual
 
 
 class SpecificityFormula(RateMetric):
     """Share of negative targets that are found."""
 
-    def rate(self, c: Counts) -> Tensor:
-        return ratio(c.tn, c.tn + c.fp)
+    needs_classes = True
+
+    def rate(self, c: Counts) -> tuple[Tensor, Tensor]:
+        return c.tn, c.seen - c.actual
 
 
 class NegativePredictiveValueFormula(RateMetric):
     """Share of negative predictions that are right."""
 
-    def rate(self, c: Counts) -> Tensor:
-        return ratio(c.tn, c.tn + c.fn)
+    needs_classes = True
+
+    def rate(self, c: Counts) -> tuple[Tensor, Tensor]:
+        return c.tn, c.seen - c.predicted
 
 
 class HammingFormula(AccuracyFormula):
@@ -51,15 +53,13 @@ class HammingFormula(AccuracyFormula):
 
     higher_is_better = False
 
-    def rate(self, c: Counts) -> Tensor:
-        return 1 - super().rate(c).nan_to_num(nan=self.zero_division)
+    @property
+    def undefined(self) -> float:
+        return 1 - self.zero_division  # as one minus accuracy has it
 
-    def value(self, c: Counts) -> Tensor:
-        if self.average == "micro":
-            total = c if isinstance(self.statistics[0], Hits) else c.micro()
-            seen = total.tp + total.fn + total.fp + total.tn
-            return self.rate(total).masked_fill(seen.eq(0), 0.0)
-        return super().value(c)
+    def rate(self, c: Counts) -> tuple[Tensor, Tensor]:
+        right, whole = super().rate(c)
+        return whole - right, whole
 
 
 class BinaryAccuracy(AccuracyFormula, BinaryRate):

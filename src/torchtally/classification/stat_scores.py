@@ -14,27 +14,29 @@ from .options import ClassificationTask, checked
 AVERAGES = ("micro", "macro", "weighted", "none", None)
 
 
-def ratio(a: Tensor, b: Tensor) -> Tensor:
-    """a / b, NaN where both are zero: undefined, and up to `zero_division` what it counts as."""
-    return a / b
+def rated(part: Tensor, whole: Tensor, undefined: float) -> Tensor:
+    """part / whole of counts; `undefined` where the whole is 0."""
+    score = part / whole
+    return score if undefined != undefined else score.nan_to_num(nan=undefined)
 
 
-def averaged(score: Tensor, counts: Counts, how: str | None, zero_division: float, present_only: bool) -> Tensor:
-    """The mean of a score per class; undefined scores count as `zero_division`, or are left out where that is NaN.
+def averaged(part: Tensor, whole: Tensor, counts: Counts, how: str | None, undefined: float, present_only: bool) -> Tensor:
+    """The mean over classes of part / whole; where the whole is 0 that is `undefined`, and left out if NaN.
 
     "macro" weighs classes alike (with `present_only`, those that occur in predictions or targets), "weighted" by their targets.
     """
-    defined = score if zero_division != zero_division else score.nan_to_num(nan=zero_division)
+    score = rated(part, whole, undefined)
     if how in ("none", None):
-        return defined
-    weight = counts.tp + counts.fn if how == "weighted" else torch.ones_like(score)
-    if present_only and how == "macro":
-        weight = weight.masked_fill((counts.tp + counts.fp + counts.fn).eq(0), 0.0)
+        return score
+    if how == "macro" and present_only and undefined == 0 and counts.averaged is None:
+        return rated(score.sum(-1), counts.occurring, undefined)  # classes that do not occur score 0
+    weight = counts.actual if how == "weighted" else counts.occurs if present_only else torch.ones_like(score)
     if counts.averaged is not None:
         weight = weight * counts.averaged
-    weight = weight.masked_fill(defined.isnan(), 0.0)
-    mean = (weight * defined.nan_to_num(nan=0.0)).sum(-1) / weight.sum(-1)
-    return mean if zero_division != zero_division else mean.nan_to_num(nan=zero_division)
+    if undefined != undefined:
+        weight = weight.masked_fill(whole.eq(0), 0.0)
+        score = score.nan_to_num(nan=0.0)
+    return rated((weight * score).sum(-1), weight.sum(-1), undefined)
 
 
 class RateMetric(Formula):
@@ -48,20 +50,25 @@ class RateMetric(Formula):
     average: str | None
     zero_division: float
     present_only = False
+    needs_classes = False
 
     @feeds
     def update(self, preds: Tensor, target: Tensor) -> None:
         self._add(preds, target)
 
-    def rate(self, c: Counts) -> Tensor:
-        """The metric of each class, NaN where it is undefined."""
+    @property
+    def undefined(self) -> float:
+        """What 0/0 counts as."""
+        return self.zero_division
+
+    def rate(self, c: Counts) -> tuple[Tensor, Tensor]:
+        """The metric of each class as part and whole."""
         raise NotImplementedError
 
     def value(self, c: Counts) -> Tensor:
         if self.average == "micro":
-            score = self.rate(c if isinstance(self.statistics[0], Hits) else c.micro())
-            return score if self.zero_division != self.zero_division else score.nan_to_num(nan=self.zero_division)
-        return averaged(self.rate(c), c, self.average, self.zero_division, self.present_only)
+            return rated(*self.rate(c if isinstance(self.statistics[0], Hits) else c.micro()), self.undefined)
+        return averaged(*self.rate(c), c, self.average, self.undefined, self.present_only)
 
 
 class BinaryRate(RateMetric):
@@ -107,6 +114,8 @@ class MulticlassRate(RateMetric):
             ignore_index=ignore_index,
             zero_division=zero_division,
         )
+        if num_classes is None and self.needs_classes:
+            raise ValueError(f"{type(self).__name__}: num_classes is None; expected an integer, since true negatives depend on it.")
         labels = Labels(num_classes, ignore_index, top_k, multidim_average == "samplewise")
         super().__init__(Hits(labels) if average == "micro" else ClassCounts(labels), validate_args=validate_args, **kwargs)
 
@@ -144,9 +153,10 @@ class StatScoresFormula(RateMetric):
     higher_is_better = None
     plot_lower_bound = 0.0
     plot_upper_bound = None
+    needs_classes = True
 
     def value(self, c: Counts) -> Tensor:
-        scores = torch.stack([c.tp, c.fp, c.tn, c.fn, c.tp + c.fn], -1)
+        scores = torch.stack([c.tp, c.fp, c.tn, c.fn, c.actual], -1)
         flat = isinstance(self.statistics[0], Hits) or scores.ndim == (1 if not self._samplewise else 2)
         if flat or self.average in ("none", None):
             return scores.long()
@@ -154,7 +164,7 @@ class StatScoresFormula(RateMetric):
             return scores.sum(-2).long()
         if self.average == "macro":
             return scores.mean(-2)
-        weight = c.tp + c.fn
+        weight = c.actual
         return (scores * (weight / weight.sum(-1, keepdim=True)).nan_to_num(nan=0.0)[..., None]).sum(-2)
 
     @property

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from contextlib import ContextDecorator
 
-_DEPTH: Counter[int] = Counter()
+_DEPTH: dict[int, int] = {}
 """Open regions by thread: read also from the threads that work for another, such as autograd's."""
 
 
@@ -19,14 +18,15 @@ class allow(ContextDecorator):
     """
 
     def __enter__(self) -> allow:
-        _DEPTH[threading.get_ident()] += 1
+        thread = threading.get_ident()
+        _DEPTH[thread] = _DEPTH.get(thread, 0) + 1
         return self
 
     def __exit__(self, *raised: object) -> None:
         thread = threading.get_ident()
-        _DEPTH[thread] -= 1
-        if not _DEPTH[thread]:
-            del _DEPTH[thread]
+        depth = _DEPTH.pop(thread) - 1
+        if depth:
+            _DEPTH[thread] = depth
 
 
 def allowed(thread: int) -> bool:

@@ -20,8 +20,9 @@ WORSE: tuple[What, ...] = ("appeared", "grew")
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What a comparison knows of one report: the JSON of docs/json.md without what it does not compare."""
+    """What a comparison knows of one report: the JSON of docs/json.md without what it does not compare. `name` tells the two apart."""
 
+    name: str
     source: str
     steps: int | None
     rows: tuple[StallGroup, ...]
@@ -67,7 +68,7 @@ class Comparison:
 
 
 def account(report: Report) -> Account:
-    return Account(report.source, report.steps, tuple(group(report.stalls, report.steps)))
+    return Account(report.source, report.source, report.steps, tuple(group(report.stalls, report.steps)))
 
 
 def read_account(data: bytes, name: str) -> Account:
@@ -80,7 +81,7 @@ def read_account(data: bytes, name: str) -> Account:
         kind = "a profiler trace: run `torchtally stalls --json` on it first" if isinstance(found, dict) and "traceEvents" in found else "something else"
         raise TallyError(f"{name}: expected a report with `source` and `stalls`, as `torchtally check --json` prints; came {kind}.")
     try:
-        return Account(str(found["source"]), _number(found.get("steps"), int), tuple(_row(entry) for entry in found["stalls"]))
+        return Account(name, str(found["source"]), _number(found.get("steps"), int), tuple(_row(entry) for entry in found["stalls"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise TallyError(f"{name}: an entry of `stalls` is not as docs/json.md says ({type(error).__name__}: {error}); write the report anew.") from None
 

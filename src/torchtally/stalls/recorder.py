@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
@@ -18,8 +18,12 @@ from .allowing import allowed
 from .blame import REGIONS, Blame, Blamer, Line
 from .catalogue import Row
 from .ownership import Ownership
+from .pretended import host_timeline
+from .price.clocks import Wait
+from .price.meter import Meter
 from .stall import Report, Site, Stall
 from .steps import StepLog
+from .timeline import Timeline
 from .watching import StepWatch
 
 _MOST_REMEMBERED = 100_000
@@ -50,6 +54,8 @@ class Recorder:
         self.notes: list[str] = []
         self.device_work = False
         """Set by the source at the first work for the device."""
+        self.meter: Meter | None = None
+        """Set by a source that predicts times: they become those of the stalls."""
         self._ownership = Ownership(own, libraries)
         self._blamer = Blamer(self._ownership)
         self._log = StepLog()
@@ -59,6 +65,7 @@ class Recorder:
         self._entered = 0
         self._paused = 0
         self._began = time.perf_counter()
+        self._ended: float | None = None
 
     def __enter__(self) -> Recorder:
         if not self._entered:
@@ -72,6 +79,7 @@ class Recorder:
         if not self._entered:
             self._watch.__exit__(kind, error, trace)
             REGIONS.detach()
+            self._ended = time.perf_counter()
 
     def __call__(self, row: Row, operator: str) -> None:
         self.device_work = True
@@ -127,22 +135,36 @@ class Recorder:
             self._paused -= 1
 
     @property
+    def count(self) -> int:
+        """How many waits were found so far."""
+        return len(self._waits)
+
+    @property
     def steps(self) -> int | None:
         """Steps made so far; None where nothing tells steps apart."""
         return len(self._log.table().starts) or None
+
+    @contextmanager
+    def resumed(self) -> Iterator[None]:
+        """Record inside, though paused."""
+        before, self._paused = self._paused, 0
+        try:
+            yield
+        finally:
+            self._paused = before
 
     @property
     def stalls(self) -> list[Stall]:
         """What was found so far, in order."""
         table = self._log.table()
-        sites: dict[Line, Site] = {}
-        return [
+        sites: dict[tuple[int, int], Site] = {}
+        found = [
             Stall(
                 kind=w.row.kind,
                 operator=w.operator,
                 site=_site(w.blame.own, sites),
                 inner=_site(w.blame.inner, sites),
-                metric=w.blame.metric,
+                metric=str(w.blame.metric) if w.blame.metric else None,
                 region=w.region,
                 step=table.step_of(w.turn, w.blame.chain),
                 start_us=w.start_us,
@@ -152,16 +174,33 @@ class Recorder:
             )
             for w in self._waits
         ]
+        return found if self.meter is None else [_timed(stall, self.meter.timed.get(number)) for number, stall in enumerate(found)]
+
+    def timeline(self, source: str) -> Timeline:
+        """Steps and regions so far, on the clock of the stalls' `start_us`."""
+        ended = self._ended or time.perf_counter()
+        return host_timeline(source, self._began, ended, self._log.spans(ended), list(REGIONS.closed))
 
     def report(self, source: str, tool: str = "check") -> Report:
         """Everything so far, for renderers."""
-        return Report(tool=tool, source=source, steps=self.steps, stalls=tuple(self.stalls), notes=tuple(self.notes))
+        tariff = self.meter.tariff if self.meter else None
+        notes, predicted = (*self.notes, *([tariff.note()] if tariff else [])), tariff.price.name if tariff else None
+        return Report(tool=tool, source=source, steps=self.steps, stalls=tuple(self.stalls), notes=notes, predicted=predicted)
 
 
-def _site(line: Line | None, known: dict[Line, Site]) -> Site | None:
+def _timed(stall: Stall, wait: Wait | None) -> Stall:
+    """A stall with the times a price list predicts; those of another thread have none."""
+    if wait is None:
+        return replace(stall, start_us=None)
+    lag = None if wait.next_us is None else max(0.0, wait.next_us - wait.end_us)
+    return replace(stall, start_us=wait.start_us, host_wait_us=wait.end_us - wait.start_us, device_idle_us=wait.idle_us, launch_lag_us=lag)
+
+
+def _site(line: Line | None, known: dict[tuple[int, int], Site]) -> Site | None:
     if line is None:
         return None
-    if line not in known:
-        code, number = line
-        known[line] = Site(code.co_filename, number, code.co_name, linecache.getline(code.co_filename, number).strip())
-    return known[line]
+    code, number = line
+    key = (id(code), number)
+    if key not in known:
+        known[key] = Site(code.co_filename, number, code.co_name, linecache.getline(code.co_filename, number).strip())
+    return known[key]

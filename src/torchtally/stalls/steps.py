@@ -7,6 +7,7 @@ belongs to that step too: the cut lies where the loop turns or the next batch is
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from types import CodeType
@@ -14,7 +15,7 @@ from typing import Literal
 
 from .blame import Line
 
-What = Literal["fetching", "exhausted", "optimised", "turned", "marked"]
+What = Literal["fetching", "exhausted", "optimised", "turned", "marked", "ended"]
 Unit = Literal["optimiser steps", "batches", "marks"]
 
 
@@ -48,9 +49,12 @@ class StepLog:
     turn: int = 0
     loop: Loop | None = None
     settled: bool = False
+    times: list[float] = field(default_factory=lambda: [time.perf_counter()])
+    """When each turn began, in seconds of `time.perf_counter`; turn 0 is the program's beginning."""
 
     def add(self, what: What, who: int = 0) -> None:
         self.turn += 1
+        self.times.append(time.perf_counter())
         self.events.append(Event(self.turn, what, who))
 
     def table(self) -> StepTable:
@@ -59,6 +63,12 @@ class StepLog:
         if any(e.what == "optimised" for e in self.events):
             return _by_optimisers(self.events, self.loop)
         return _by_batches(self.events)
+
+    def spans(self, ended: float) -> list[tuple[float, float]]:
+        """When each step began and ended; the last ends with the program unless something told its end before."""
+        table = self.table()
+        turns = [self.times[turn] for turn in table.starts]
+        return list(zip(turns, [*turns[1:], ended if table.end is None else self.times[table.end]]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +103,7 @@ def _by_optimisers(events: list[Event], loop: Loop | None) -> StepTable:
                 stepped.clear()
             stepped.add(e.who)
             cut, after = 0, e.turn
-        elif e.what in ("turned", "fetching") and stepped and not cut:
+        elif e.what in ("turned", "fetching", "ended") and stepped and not cut:
             cut = e.turn
     return StepTable("optimiser steps", tuple(starts), cut or None, loop)
 
@@ -121,6 +131,8 @@ def _by_batches(events: list[Event]) -> StepTable:
             end = None
         elif e.what == "exhausted" and starts:
             end = starts.pop()
+        elif e.what == "ended":
+            end = e.turn
     return StepTable("batches", tuple(starts), end)
 
 

@@ -216,27 +216,43 @@ def compact(host: list[list[float]]) -> None:
     values.clear()
 
 
-def read_scalars(strategy: str | float, values: Sequence[Any]) -> tuple[list[float | None], list[int]]:
+def read_scalars(strategy: str | float, values: Sequence[Any], eager: bool) -> tuple[Sequence[float | None], list[int]]:
     """Values of weight 1 as Python numbers, None where one is left out; and the places of those that only a device knows.
 
-    Raises before anything is written. Entries of the list at those places have no meaning.
+    Raises before anything is written. Entries of the list at those places have no meaning. `eager`: not traced.
     """
+    if len(values) == 1:
+        x = values[0]
+        if type(x) is Tensor and eager and x.is_cpu and x.numel() == 1:
+            x = x.item()
+        if type(x) is float and x == x:
+            return (x,), []
+        return _read_mixed(strategy, values, eager)
+    kinds = set(map(type, values))
+    if kinds == {float}:
+        numbers = values
+    elif kinds == {Tensor} and eager and all([x.is_cpu for x in values]) and all([x.numel() == 1 for x in values]):
+        numbers = [x.item() for x in values]
+    else:
+        return _read_mixed(strategy, values, eager)
+    total = sum(numbers)
+    if total == total or strategy == "disable":  # not NaN: none of them is
+        return numbers, []
+    return [nan_on_host(strategy) if x != x else x for x in numbers], []
+
+
+def _read_mixed(strategy: str | float, values: Sequence[Any], eager: bool) -> tuple[list[float | None], list[int]]:
     numbers: list[float | None] = []
     rest: list[int] = []
-    check = strategy != "disable"
     for place, x in enumerate(values):
-        if type(x) is not float:
-            if not isinstance(x, Tensor):
-                x = float(x)
-            elif host_visible(x) and x.numel() == 1:
-                x = float(x.item())
-            else:
+        if isinstance(x, Tensor):
+            if not (eager and type(x) is Tensor and x.is_cpu and x.numel() == 1):
                 rest.append(place)
                 numbers.append(None)
                 continue
-        if x != x and check:
-            x = nan_on_host(strategy)
-        numbers.append(x)
+            x = x.item()
+        x = float(x)
+        numbers.append(nan_on_host(strategy) if x != x and strategy != "disable" else x)
     return numbers, rest
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf, log, nan
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,21 +20,30 @@ SMALL_HOST = 1024
 SMALL_DEVICE = 4096
 """Batches of up to this many labels wait as copies and are counted many at a time."""
 
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
 _ADVICE = "Pass ignore_index for a padding label, or check num_classes."
 
 
 class Counts:
-    """True and false positives and negatives per class, float64, classes last; what formulas over classes see.
+    """What formulas over classes see, float64, classes last: `tp` hits, `predicted` and `actual` positives, `seen` elements in all.
 
-    `averaged` tells which classes may enter an average (None: all).
+    What several formulas want is computed once. `averaged` tells which classes may enter an average (None: all).
     """
 
-    def __init__(self, tp: Tensor, fp: Tensor, tn: Tensor, fn: Tensor, averaged: Tensor | None = None) -> None:
-        self.tp, self.fp, self.tn, self.fn, self.averaged = tp, fp, tn, fn, averaged
+    def __init__(self, tp: Tensor, predicted: Tensor, actual: Tensor, seen: Tensor, averaged: Tensor | None = None) -> None:
+        self.tp, self.predicted, self.actual, self.seen, self.averaged = tp, predicted, actual, seen, averaged
+
+    fp = cached_property(lambda self: self.predicted - self.tp)
+    fn = cached_property(lambda self: self.actual - self.tp)
+    tn = cached_property(lambda self: self.seen - self.predicted - self.actual + self.tp)
+    involved = cached_property(lambda self: self.predicted + self.actual)
+    occurs = cached_property(lambda self: self.involved.clamp(max=1))  # 1 for a class that was predicted or is there
+    occurring = cached_property(lambda self: self.occurs.sum(-1))
 
     def micro(self) -> Counts:
         """Summed over the classes."""
-        return Counts(self.tp.sum(-1), self.fp.sum(-1), self.tn.sum(-1), self.fn.sum(-1))
+        return Counts(self.tp.sum(-1), self.predicted.sum(-1), self.actual.sum(-1), self.seen.expand_as(self.tp).sum(-1))
 
 
 def _integers(name: str, x: Tensor) -> Tensor:
@@ -69,10 +78,11 @@ class Labels(Input):
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         preds, target = batch
-        if not isinstance(preds, Tensor) or not isinstance(target, Tensor):
-            raise ValueError(f"preds is a {type(preds).__name__} and target a {type(target).__name__}; expected tensors.")
-        _integers("target", target)
         shape, given = target.shape, preds.shape
+        usual = target.dtype is torch.int64 and preds.dtype is torch.float32 and given == (*shape, self.classes) and len(shape) == 1
+        if usual and not self.per_sample and host_visible(preds, target):
+            return self._take_on_host(strict, preds, target, True)  # without the longer way to the same
+        _integers("target", target)
         scored = len(given) == len(shape) + 1
         if scored:
             if given[0] != shape[0] or given[2:] != shape[1:] or (self.classes is not None and given[1] != self.classes):
@@ -112,38 +122,30 @@ class Labels(Input):
 
     # ---- the CPU form
     def _take_on_host(self, strict: bool, preds: Tensor, target: Tensor, scored: bool) -> tuple[Hashable, Piece]:
-        bound, y = self._bound(preds, scored), target.numpy()
-        own_y = y.dtype != np.int64
-        if own_y:
-            y = y.astype(np.int64)
+        y = target.numpy()
         if scored:
-            (p, nan_row), own_p = row_argmax(preds) if len(y) else (np.empty(0, np.int64), None), True
+            p, nan_row = row_argmax(preds) if len(y) else (np.empty(0, np.int64), None)
         else:
-            p, nan_row, own_p = preds.numpy(), None, False
-            if p.dtype != np.int64:
-                p, own_p = p.astype(np.int64), True
+            p, nan_row = preds.numpy(), None
+            p = p.copy() if p.dtype == np.int64 else p.astype(np.int64)
+        y = y.copy() if y.dtype == np.int64 else y.astype(np.int64)
         keep = None
         if self.ignore is not None:
             keep = y != self.ignore
-            if keep.all():
-                keep = None
-            else:
-                p, y, own_p, own_y = p[keep], y[keep], True, True
+            if not keep.all():
+                p, y = p[keep], y[keep]
                 if nan_row is not None:  # NaN scores of an ignored row are no fault
                     nan_row = row_argmax(preds[torch.from_numpy(keep)])[1] if len(y) else None
+        bound = self._bound(preds, scored)
         if len(y):
-            wrong = _out_of_range(y, bound) or (not scored and _out_of_range(p, bound))
-            if wrong or nan_row is not None:
+            if nan_row is not None or _out_of_range(y, bound) or (not scored and _out_of_range(p, bound)):
                 if strict:
                     raise self._impossible(y, None if scored else p, bound, nan_row)
                 return self._take_on_device(strict, preds, target, scored)
             if self.top_k > 1:
                 scores = (preds.float() if preds.dtype in (torch.bfloat16, torch.float16) else preds).numpy()
-                hit = in_top_k_on_host(scores if keep is None else scores[keep], y, self.top_k)
-                p = np.where(hit, y, p)
-        if len(y) > SMALL_HOST:
-            return None, (p, y)
-        return "host", (p if own_p else p.copy(), y if own_y else y.copy())
+                p = np.where(in_top_k_on_host(scores if keep is None else scores[keep], y, self.top_k), y, p)
+        return None if len(y) > SMALL_HOST else "host", (p, y)
 
     def _impossible(self, y: np.ndarray, p: np.ndarray | None, bound: int, nan_row: int | None) -> FaultError:
         for name, labels in (("target", y), ("preds", p)):
@@ -203,7 +205,7 @@ class Labels(Input):
         note(slots, bad[None] if len(pieces) == 1 else bad, first)
         y, p = y.masked_fill(out, bound), p.masked_fill(out, bound + 1)
         if self.per_sample:
-            return p.reshape(len(p), -1), y.reshape(len(y), -1)
+            return p.flatten(1), y.flatten(1)
         return p.reshape(-1), y.reshape(-1)
 
     @staticmethod
@@ -256,9 +258,8 @@ class Hits(Statistic):
             hit, seen = rows.double().unbind(1)
         else:
             hit, seen = slots.hit.double(), slots.seen.double()
-        wrong = seen - hit
-        true_negative = seen * ((self.input.classes or nan) - 2) + hit if self.input.classes != 1 else seen * 0
-        return Counts(hit, wrong, true_negative, wrong)
+        classes = nan if self.input.classes is None else self.input.classes
+        return Counts(hit, seen, seen, seen * classes)  # over all classes, each element is one prediction and one target
 
 
 @dataclass(frozen=True)
@@ -306,8 +307,7 @@ class ClassCounts(Statistic):
             hit, predicted, actual = rows.double().unbind(1)
         else:
             hit, predicted, actual = slots.counts[:, :classes].double().unbind()
-        seen = actual.sum(-1, keepdim=True)
-        return Counts(hit, predicted - hit, seen - predicted - actual + hit, actual - hit, self._averaged(hit.device))
+        return Counts(hit, predicted, actual, actual.sum(-1, keepdim=True), self._averaged(hit.device))
 
     def _averaged(self, device: torch.device) -> Tensor | None:
         ignore, classes = self.input.ignore, self.input.classes or 0
@@ -320,14 +320,20 @@ class ClassCounts(Statistic):
 class Decisions(Input):
     """Yes or no per label, from labels, probabilities or logits and a threshold; `labels` is None for binary.
 
-    A batch of floating-point predictions with a value outside [0, 1] is taken for logits. The normal form is counts of true and false
-    positives and negatives: an int64 NumPy array or tensor `(4, L)`, with samples before it `(N, 4, L)` if `per_sample`.
+    A batch of floating-point predictions with a value outside [0, 1] is taken for logits. The normal form is counts of hits, positive
+    predictions, positive targets and all elements: an int64 NumPy array or tensor `(4, L)`, with samples before it `(N, 4, L)` if `per_sample`.
     """
 
     threshold: float = 0.5
     ignore: int | None = None
     labels: int | None = None
     per_sample: bool = False
+
+    def __post_init__(self) -> None:
+        cuts = {d: (cut(self.threshold, d, False), cut(self.threshold, d, True)) for d in _FLOATS}
+        object.__setattr__(self, "_cuts", cuts)  # not a field: it follows from the threshold
+
+    _cuts: ClassVar[dict[torch.dtype, tuple[float, float]]]
 
     def slots(self) -> dict[str, Slot]:
         return {"bad": Slot(), "first_bad": Slot(combine="min")}
@@ -342,8 +348,6 @@ class Decisions(Input):
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         preds, target = batch
-        if not isinstance(preds, Tensor) or not isinstance(target, Tensor):
-            raise ValueError(f"preds is a {type(preds).__name__} and target a {type(target).__name__}; expected tensors.")
         _integers("target", target)
         if preds.shape != target.shape:
             raise ValueError(f"preds has shape {tuple(preds.shape)} but target has {tuple(target.shape)}; expected equal shapes.")
@@ -388,7 +392,7 @@ class Decisions(Input):
                         raise FaultError(f"preds has NaN at {_place(wrong)}; expected numbers.")
                     return None
                 low, high = np.nanmin(scores, initial=0.0), np.nanmax(scores, initial=0.0)
-            yes = scores > cut(self.threshold, preds.dtype, bool(low < 0 or high > 1))
+            yes = scores > self._cuts[preds.dtype][bool(low < 0 or high > 1)]
         else:
             scores = preds.numpy()
             yes = scores == 1
@@ -416,7 +420,7 @@ class Decisions(Input):
             true, yes = true & live, yes & live
             positive, predicted, total = true.sum(axis), yes.sum(axis), live.sum(axis)
         hit = (true & yes).sum(axis)
-        return np.stack([hit, predicted - hit, total - positive - predicted + hit, positive - hit], -2).astype(np.int64)
+        return np.stack([hit, predicted, positive, np.broadcast_to(total, hit.shape)], -2).astype(np.int64)
 
     # ---- the device form
     def _decide(self, preds: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -427,7 +431,8 @@ class Decisions(Input):
         if not preds.numel():
             return wrong, wrong
         outside = (preds.lt(0) | preds.gt(1)).any()
-        limit = torch.where(outside, cut(self.threshold, preds.dtype, True), cut(self.threshold, preds.dtype, False)).to(preds.dtype)
+        probabilities, logits = self._cuts[preds.dtype]
+        limit = torch.where(outside, logits, probabilities).to(preds.dtype)
         return preds.gt(limit), wrong
 
     def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
@@ -444,10 +449,9 @@ class Decisions(Input):
         axis = (1,) if self.per_sample else (0, 1)
         true, yes = true & live, yes & live
         hit, positive, predicted, total = ((true & yes).sum(axis), true.sum(axis), yes.sum(axis), live.sum(axis))
-        return (torch.stack([hit, predicted - hit, total - positive - predicted + hit, positive - hit], -2),)
+        return (torch.stack([hit, predicted, positive, total], -2),)
 
 
-@functools.lru_cache
 def cut(threshold: float, dtype: torch.dtype, logits: bool) -> float:
     """The largest number of a dtype up to the threshold (of its logit), so that comparing in the dtype is comparing exactly."""
     t = float(threshold)
@@ -468,7 +472,7 @@ def _place(mask: np.ndarray) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class LabelCounts(Statistic):
-    """True and false positives and negatives of each label (of the one, if binary)."""
+    """Hits, positive predictions, positive targets and all elements of each label (of the one, if binary)."""
 
     input: Decisions
 

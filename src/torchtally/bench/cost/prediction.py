@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -12,7 +12,7 @@ from ...errors import TallyError
 from ...stalls.price import PACES, Clocks, Constant, HostSpeed, Loader, Pace, Price, Tariff, Wait, calibrate
 from ...stalls.price import price as price_list
 from ...stalls.stall import Site
-from .recording import Recording
+from .recording import Recording, record
 from .simulation import Circumstances, Outcome, simulate
 
 EDGES: tuple[Pace, Pace] = ("slow", "fast")
@@ -98,23 +98,34 @@ class Prediction:
     def constants(self) -> dict[str, Constant]:
         """Every constant the prediction rests on, by name."""
         found = dict(self.price.constants())
-        found["host.dispatch_us"] = Constant((self.speed.dispatch_us,) * 3, self.speed.source)
+        for name in ("dispatch_us", "backward_us", "call_us"):
+            found[f"host.{name}"] = Constant((getattr(self.speed, name),) * 3, self.speed.source)
         if self.loader_us:
             found["loader.batch_us"] = Constant(self.loader_us, "given: time between two batches of the loader")
         return found
 
     def note(self) -> str:
         """One sentence that says these figures are predicted, and on what they rest."""
-        p = self.price
-        name = "tf32" if "tf32" in p.peak else "float32"
-        peak = p.peak[name]
-        return (
-            f"Predicted for {p.name}, not measured: {p.bandwidth.at('typical') / 1e9:.0f} GB/s at {p.efficiency['bandwidth'].at('typical'):.0%}, "
-            f"{peak.at('typical') / 1e12:.1f} TFLOP/s ({name}) at {p.efficiency[peak.unit].at('typical'):.0%}, "
-            f"on the host {self.speed.dispatch_us:.1f} us an operator and {p.host['launch_us'].at('typical')} us a launch, "
-            + (f"a batch every {self.loader_us[2] / 1000:.3g} to {self.loader_us[0] / 1000:.3g} ms. " if self.loader_us else "a loader that is never late. ")
-            + "Intervals span slow and fast hosts, devices and loaders."
-        )
+        pace = self.loader_us
+        loader = f"a batch from the loader every {pace[2] / 1000:.3g} to {pace[0] / 1000:.3g} ms" if pace else "a loader that is never late"
+        return f"{Tariff(self.price, self.speed).note()} With {loader}. Intervals span slow and fast hosts, devices and loaders."
+
+
+def predict(
+    step: Callable[[], object],
+    price: str | Path | Price = "a40",
+    *,
+    log: Callable[[], object] | None = None,
+    log_interval: int = 100,
+    steps: int = 48,
+    loader_us: float | tuple[float, float, float] | None = None,
+    speed: HostSpeed | None = None,
+) -> Prediction:
+    """What `step`, called over and over, would cost on another device. Call it inside `with device_on_shapes():`, with model and metrics made there on "cuda".
+
+    `log` is called every `log_interval` steps; the rest is as for `predict_recording`.
+    """
+    return predict_recording(record(step, log=log, log_interval=log_interval), price, steps=steps, loader_us=loader_us, speed=speed)
 
 
 def predict_recording(
@@ -139,7 +150,7 @@ def predict_recording(
     nominal = Circumstances()
 
     def run(c: Circumstances, drop: Any = None) -> tuple[Outcome, Clocks]:
-        loader = Loader(batch_us[PACES.index(c.loader)]) if batch_us else None
+        loader = Loader(batch_us[PACES.index(c.loader)] if batch_us else 0.0, prices.host["fetch_us"].at(c.host))
         return simulate(recording, Tariff(prices, speed, c.host, c.device), timed, loader, drop, c.loader)
 
     typical, clocks = run(nominal)

@@ -12,34 +12,40 @@ from ...stalls.timeline import CallKind, Draft, Timeline, WorkKind
 from .prediction import Prediction
 from .simulation import SETTLE, simulate
 
-BUS = {"pinned": WorkKind.PINNED_TO_DEVICE, "pageable": WorkKind.PAGEABLE_TO_DEVICE, "to_host": WorkKind.DEVICE_TO_PINNED}
-
 
 def report(prediction: Prediction, tool: str, source: str) -> Report:
-    """The typical run's stalls with their times, and what a run of its length would gain without them."""
+    """The typical run's stalls with their times, and what a run of its length would gain without them. Times and steps are those of `timeline`."""
     p = prediction
-    stalls = tuple(stall(w) for w in p.clocks.waits)
+    origin = p.clocks.steps[SETTLE - 1]
+    stalls = tuple(stall(w, SETTLE, origin) for w in p.clocks.waits)
     gains = [Gain("all waits", len(stalls), (p.step_ms - p.without_waits_ms) * 1000 * p.steps)] if stalls else []
     for w in p.waiting:
         gains.append(Gain(f"{w.operator} at {w.site}" if w.site else w.operator, round(w.per_step * p.steps), w.saved_us * p.steps))
     return Report(tool, source, p.steps, stalls, notes=(p.note(),), duration_us=p.step_ms * 1000 * p.steps, gains=tuple(gains), predicted=p.price.name)
 
 
-def stall(wait: Wait) -> Stall:
+def stall(wait: Wait, first_step: int = 0, origin_us: float = 0.0) -> Stall:
     """A wait as a stall. A tag that is one already keeps its kind, site, metric and remedy; a row of the catalogue gives kind and remedy."""
     note = wait.task.note
     tag, site = getattr(note, "tag", None), getattr(note, "site", None)
     if not isinstance(tag, Stall):
         kind: Any = getattr(tag, "kind", "synchronize" if wait.task.operator == "synchronize" else "read")
         tag = Stall(kind, wait.task.operator, site, site, remedy=getattr(tag, "remedy", ""))
-    return replace(tag, step=wait.step, start_us=wait.start_us, host_wait_us=wait.end_us - wait.start_us, device_idle_us=wait.idle_us)
+    return replace(
+        tag,
+        step=wait.step - first_step,
+        start_us=wait.start_us - origin_us,
+        host_wait_us=wait.end_us - wait.start_us,
+        device_idle_us=wait.idle_us,
+        launch_lag_us=None if wait.next_us is None else max(0.0, wait.next_us - wait.end_us),
+    )
 
 
 def timeline(prediction: Prediction, source: str, steps: int = 3) -> Timeline:
-    """A few steps of the typical run in its steady state, as a trace of them would read."""
+    """The first steps of the typical run in its steady state, as a trace of them would read."""
     p = prediction
     tariff = Tariff(p.price, p.speed)
-    loader = Loader(p.loader_us[1]) if p.loader_us else None
+    loader = Loader(p.loader_us[1] if p.loader_us else 0.0, p.price.host["fetch_us"].at("typical"))
     clocks = simulate(p.recording, tariff, steps, loader, keep=True)[1]
     draft = Draft(source)
     draft.devices = (p.price.name,)
@@ -54,7 +60,7 @@ def timeline(prediction: Prediction, source: str, steps: int = 3) -> Timeline:
     for link, span in enumerate(clocks.device):
         if span.end_us >= bounds[0]:
             lane = draft.lane(f"stream {span.stream} (predicted)", device=0, stream=span.stream)
-            draft.work(span.operator, lane, span.start_us, span.end_us, WorkKind.KERNEL, link)
+            draft.work(span.operator, lane, max(span.start_us, bounds[0]), span.end_us, WorkKind.KERNEL, link)
     for wait in clocks.waits:
         draft.call("cudaStreamSynchronize", main, wait.start_us, wait.end_us, CallKind.STREAM_SYNC)
     return draft.timeline()

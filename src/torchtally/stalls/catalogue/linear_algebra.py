@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .row import Call, Row, once, times
+from .row import Call, Row, once
 
 
 def svd(call: Call) -> int:
@@ -10,6 +10,10 @@ def svd(call: Call) -> int:
     if not call.device(call.arg(0, "A")):
         return 0
     return 1 if call.kwargs.get("driver") == "gesvd" else 2
+
+
+def pseudo_inverse(call: Call) -> int:
+    return (1 if call.kwargs.get("hermitian", False) else 2) * call.device(call.arg(0, "self"))
 
 
 CHECK = "The status of the decomposition is read on the host."
@@ -24,8 +28,8 @@ ROWS = (
     Row("aten::linalg_eigvals", "read", once, "The algorithm runs partly on the host.", "`eigvalsh` for symmetric matrices", exact=False),
     Row("aten::_linalg_eigvals", "read", once, "The algorithm runs partly on the host.", "`eigvalsh` for symmetric matrices", exact=False),
     Row("aten::linalg_lstsq", "read", once, CHECK, "solve the normal equations with `cholesky_ex` and `cholesky_solve`", exact=False),
-    Row("aten::linalg_pinv", "read", times(2), "Runs a singular value decomposition inside.", "`solve_ex`, or once per many steps",
-        overloads=("atol_rtol_tensor",), exact=False),
+    Row("aten::linalg_pinv", "read", pseudo_inverse, "Runs `svd` inside, or `eigh` for hermitian matrices.", "`solve_ex`, or once per many steps",
+        overloads=("atol_rtol_tensor",)),
     Row("aten::linalg_matrix_exp", "device_to_host", once, "Norms are read on the host to choose the approximation.", "once per many steps",
         exact=False),
     Row("aten::cholesky", "read", once, CHECK, "`torch.linalg.cholesky_ex`", until="2.14", when="the old `torch.cholesky`"),

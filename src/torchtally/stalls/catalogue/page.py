@@ -50,6 +50,14 @@ The page is made from the catalogue in `torchtally.stalls.catalogue`; do not edi
 """
 
 
+SLOW = """\
+## Slow, but no wait
+
+These cost host time without waiting for queued work, and torchtally does not report them: `cudaMalloc` when the allocator grows (new shapes: warm up, or `expandable_segments`),
+`cudaHostAlloc` in `pin_memory()` (reuse pinned buffers), the first collective of a process group, and cuDNN's and Triton's search for the best kernel at the first call of a shape.
+"""
+
+
 def cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
@@ -84,6 +92,7 @@ def markdown() -> str:
     lines += ["## Suspected, but does not wait", "", "| code | note |", "|---|---|"]
     lines += [f"| `{code}` | {note} |" for code, note in SUSPECTED]
     lines += ["", "`x` and `y` are on the device, `m` is a mask, `i` integer indices, `p` probabilities, `w` a parameter, `c0` a 0-dimensional host tensor, `pinned` a host tensor in pinned memory."]
+    lines += ["", SLOW.rstrip()]
     return "\n".join(lines) + "\n"
 
 

@@ -19,7 +19,7 @@ def equal(call: Call) -> int:
 
 def std_tensor(call: Call) -> int:
     std = call.arg(1, "std")
-    return int(call.device(std) and bool(std.numel()))
+    return 2 * (call.device(std) and bool(std.numel()))
 
 
 def histc(call: Call) -> int:
@@ -78,7 +78,7 @@ ROWS = (
         when="a bound is a tensor on the device"),
     Row("aten::logspace", "read", scalar_tensors, "Bounds that are device tensors are read.", "Python numbers",
         when="a bound is a tensor on the device"),
-    Row("aten::normal", "read", std_tensor, "Checks on the host that no standard deviation is negative.", "`mean + std * torch.randn_like(std)`",
+    Row("aten::normal", "read", std_tensor, "Checks on the host, twice, that no standard deviation is negative.", "`mean + std * torch.randn_like(std)`",
         when="`std` is a tensor on the device", overloads=("Tensor_Tensor", "float_Tensor")),
     Row("aten::histc", "read", histc, "Without a range, the smallest and largest value are read.", "give `min` and `max`",
         when="`min` equals `max` (the default)"),

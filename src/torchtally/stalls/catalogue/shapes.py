@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from .row import Call, Row, argument_on_device, once
@@ -45,6 +47,11 @@ def sorted_membership(call: Call) -> int:
     return 2 * (elements.numel() > 0 and tests.numel() >= int(10.0 * elements.numel() ** 0.145))
 
 
+def sparse(call: Call) -> int:
+    x: Any = call.arg(0, "self")
+    return int(call.device(x) and x.layout is not torch.strided)
+
+
 COUNT = "The number of results must reach the host before they can be stored."
 WHERE = "`torch.where(mask, x, 0)`, the mask as weight, or `nonzero_static(size=...)`"
 
@@ -73,4 +80,9 @@ ROWS = (
     Row("aten::_to_sparse", "shape_read", once, "The number of nonzero elements must reach the host.", "stay dense", when="`x.to_sparse()`", exact=False),
     Row("aten::_coalesce", "shape_read", once, "Equal indices are merged, and the host waits for their number.", "coalesce once, outside the loop",
         when="`x.coalesce()`"),
+    *(
+        Row(f"aten::{name}", "shape_read", sparse, "How much memory the result needs is read on the host.", "stay dense",
+            when="sparse tensors", exact=False)
+        for name in ("_sparse_softmax", "_sparse_log_softmax", "_sparse_sparse_matmul", "hspmm")
+    ),
 )

@@ -55,5 +55,12 @@ def drop_warm_up(timeline: Timeline, findings: Findings) -> Findings:
 
 def drop_autotuning(timeline: Timeline, findings: Findings) -> Findings:
     """Synchronisations inside a convolution: the library times its algorithms (`cudnn.benchmark`), once per shape."""
-    dropped = {i for i, s in enumerate(findings.stalls) if s.kind == "synchronize" and "convolution" in s.operator}
+    calls = timeline.calls
+    timing = calls.take(np.isin(calls.kind, [CallKind.EVENT_SYNC, CallKind.STREAM_SYNC]))
+    moments = set(zip(timing.lane.tolist(), timing.start_us.tolist()))
+    dropped = {
+        i
+        for i, s in enumerate(findings.stalls)
+        if s.kind == "synchronize" and "convolution" in s.operator and (timeline.lane_of(s.thread), s.start_us) in moments
+    }
     return findings.without(dropped, "synchronisations are a library choosing among its convolutions, once per shape, and are left out")

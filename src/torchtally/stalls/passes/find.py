@@ -21,8 +21,13 @@ SYNCS = frozenset({CallKind.STREAM_SYNC, CallKind.EVENT_SYNC, CallKind.DEVICE_SY
 ALLOCATOR = frozenset({CallKind.ALLOCATE, CallKind.FREE})
 ACTS = SYNCS | {CallKind.COPY, CallKind.BLOCKING_COPY, CallKind.LAUNCH, CallKind.GRAPH_LAUNCH}
 
+TOWARDS = ("host_to_device",)
+"""What a copy's record tells for certain; that something was copied to the host only tells that it was read, and the operator tells why."""
 NEAR_US = 1000.0
 """A copy and a synchronisation outside any operator belong together if they follow each other this closely."""
+
+CLOCKS_US = 2.0
+"""How far the clocks of a call and of its second record may differ."""
 
 KINDS_BY_OPERATOR: dict[str, frozenset[Kind]] = {
     name: frozenset(row.kind for row in ROWS if row.operator == name) for name in {row.operator for row in ROWS}
@@ -50,6 +55,7 @@ def find_waits(timeline: Timeline, findings: Findings) -> Findings:
     before: dict[int, int] = {}  # lane → its last call that did something
     waits: dict[int, _Wait] = {}  # by last call
     linked = {int(link) for link, kind in zip(calls.link, calls.kind) if kind != CallKind.SYNC_RECORD and link >= 0}
+    seen = _Seen(timeline)
     interesting = np.isin(calls.kind, [*ACTS, *ALLOCATOR, CallKind.SYNC_RECORD])
     for i in np.flatnonzero(interesting).tolist():
         kind = CallKind(calls.kind[i])
@@ -57,7 +63,7 @@ def find_waits(timeline: Timeline, findings: Findings) -> Findings:
         lane = int(calls.lane[i])
         work = copied.get(link) if link >= 0 else None
         if kind is CallKind.SYNC_RECORD:
-            if link not in linked and not _seen(timeline, i):
+            if link not in linked and not seen(i):
                 waits[i] = _Wait(i, i, None)
             continue
         if kind in ALLOCATOR:
@@ -72,7 +78,8 @@ def find_waits(timeline: Timeline, findings: Findings) -> Findings:
             waits[i] = _Wait(i, i, work)
         before[lane] = i
     starts = [s.start_us for s in timeline.steps]
-    stalls = [_stall(timeline, operators, wait, starts) for wait in waits.values()]
+    by_external = _operators_by_external(timeline)
+    stalls = [_stall(timeline, operators, by_external, wait, starts) for wait in waits.values()]
     return Findings((*findings.stalls, *sorted(stalls, key=lambda s: s.start_us or 0.0)), findings.notes)
 
 
@@ -89,26 +96,40 @@ def _belong_together(timeline: Timeline, operators: Nesting, copy: int, sync: in
     return not around[0] and not around[1] and calls.start_us[sync] - calls.end_us[copy] < NEAR_US
 
 
-def _seen(timeline: Timeline, record: int) -> bool:
-    """Whether a host call of the same kind holds this second record in time: some files have lost the link between them."""
-    calls = timeline.calls
-    kind = SYNC_RECORDS.get(timeline.names[calls.name[record]])
-    slack = 2.0  # the two clocks differ by about a microsecond
-    return bool(
-        np.any((calls.kind == kind) & (calls.start_us - slack <= calls.start_us[record]) & (calls.end_us + slack >= calls.end_us[record]))
-    )
+class _Seen:
+    """Whether a host call of the same kind holds a second record in time: some files have lost the link between them."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        calls = timeline.calls
+        self.timeline = timeline
+        self.spans = {kind: calls.take(calls.kind == kind) for kind in SYNCS}
+
+    def __call__(self, record: int) -> bool:
+        calls = self.timeline.calls
+        spans = self.spans.get(SYNC_RECORDS.get(self.timeline.names[calls.name[record]], CallKind.OTHER))
+        if spans is None:
+            return False
+        stop = int(np.searchsorted(spans.start_us, calls.start_us[record] + CLOCKS_US, side="right"))
+        return bool(np.any(spans.end_us[max(0, stop - 16) : stop] + CLOCKS_US >= calls.end_us[record]))
 
 
-def _stall(timeline: Timeline, operators: Nesting, wait: _Wait, steps: list[float]) -> Stall:
+def _operators_by_external(timeline: Timeline) -> dict[int, int]:
+    """The innermost operator of each external id: files of some years write threads of calls and operators differently."""
+    known = np.flatnonzero(timeline.operators.external >= 0)
+    return dict(zip(timeline.operators.external[known].tolist(), known.tolist()))
+
+
+def _stall(timeline: Timeline, operators: Nesting, by_external: dict[int, int], wait: _Wait, steps: list[float]) -> Stall:
     calls = timeline.calls
     start, end = float(calls.start_us[wait.first]), float(calls.end_us[wait.last])
     lane = int(calls.lane[wait.first])
     call = timeline.names[calls.name[wait.last]]
-    chain = [timeline.names[timeline.operators.name[i]] for i in operators.at(lane, start)]
-    if not chain and calls.external[wait.last] >= 0:
-        same = np.flatnonzero(timeline.operators.external == calls.external[wait.last])
-        if len(same) and timeline.operators.start_us[same[-1]] <= start <= timeline.operators.end_us[same[-1]]:
-            chain = [timeline.names[timeline.operators.name[same[-1]]]]
+    inside = operators.at(lane, start)
+    if not inside:
+        same = by_external.get(int(calls.external[wait.last]), -1)
+        if same >= 0 and timeline.operators.start_us[same] <= start <= timeline.operators.end_us[same]:
+            inside = [same]
+    chain = [timeline.names[timeline.operators.name[i]] for i in inside]
     kind, operator = _meaning(CallKind(calls.kind[wait.last]), call, chain, wait.copied)
     step = bisect_right(steps, start) - 1
     within = step >= 0 and start < timeline.steps[step].end_us
@@ -131,5 +152,5 @@ def _meaning(kind: CallKind, call: str, chain: list[str], copied: WorkKind | Non
     for operator in reversed(chain):
         kinds = KINDS_BY_OPERATOR.get(operator)
         if kinds:
-            return plain if plain in kinds or plain == "host_to_device" else min(kinds), operator
+            return next(iter(kinds)) if len(kinds) == 1 and plain not in TOWARDS else plain, operator
     return plain, chain[-1] if chain else call

@@ -1,8 +1,9 @@
 """Two clocks, a host's and a device's: what a stream of operators does to both. Pure arithmetic; nothing here knows torch.
 
 The host runs ahead of the device through a queue of limited depth; the device starts a piece of work when it has been queued and the work before
-it on the same stream is done. A wait sets the host's clock to the moment its stream is empty, and from then on the device has nothing to do until
-the host has come back and queued something: that is the idle time a stall costs.
+it on the same stream is done. A wait sets the host's clock to the moment its stream is empty: the host is not ahead any more, and whenever it then
+is slower than the device, before the next kernel or between the small ones after it, the device has nothing to do. Those gaps are the idle time a
+wait costs, up to the time the host stood still: it could not have been further ahead than that.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Latencies:
 
 @dataclass(slots=True)
 class Wait:
-    """The host stood still from `start_us` to `end_us`. `idle_us` is how long the stream then had nothing to do, None until its next work starts."""
+    """The host stood still from `start_us` to `end_us`; its stream was empty from `drained_us`. `idle_us` is how long the device had nothing to do because
+    of it, None until work follows; `next_us` is when that starts."""
 
     task: Task
     step: int
@@ -49,6 +51,7 @@ class Wait:
     end_us: float
     drained_us: float
     idle_us: float | None = None
+    next_us: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Span:
 
 @dataclass
 class Loader:
-    """Batches made ahead by others: one every `batch_us`, at most `prefetch` of them unclaimed; claiming one takes the host `fetch_us`."""
+    """Batches made ahead by others: one every `batch_us` (0: always ready), at most `prefetch` of them unclaimed; claiming one takes the host `fetch_us`."""
 
     batch_us: float = 0.0
     fetch_us: float = 0.0
@@ -101,7 +104,9 @@ class Clocks:
         self.device: list[Span] = []
         self._end: dict[int, float] = {}
         self._queued: dict[int, deque[float]] = {}
-        self._open: dict[int, Wait] = {}
+        self._last: dict[int, Wait] = {}  # by stream, as are these: how far ahead the host could be but for waits, and up to when gaps are accounted for
+        self._debt: dict[int, float] = {}
+        self._accounted: dict[int, float] = {}
 
     def run(self, task: Task) -> None:
         """Advance both clocks by one call."""
@@ -126,16 +131,26 @@ class Clocks:
                 self.blocked_us += freed - self.host_us
                 self.host_us = freed
             start = max(self.host_us + self.latencies.start_us, end)
+            self._idle(task.stream, end, start)
+            last = self._last.get(task.stream)
+            if last and last.next_us is None:
+                last.next_us = start
             end = start + task.device_us / task.launches
             queue.append(start)
-            opened = self._open.pop(task.stream, None)
-            if opened:
-                opened.idle_us = max(0.0, start - opened.drained_us)
             if self.keep:
                 self.device.append(Span(task.operator, start, end, task.stream, len(self.steps)))
         self.busy_us += task.device_us
         self.launches += task.launches
         self._end[task.stream] = end
+
+    def _idle(self, stream: int, end: float, until: float) -> None:
+        """A stream whose work ended at `end` has had nothing to do until now: its last wait is to blame, as far as waits kept the host from being ahead."""
+        wait = self._last.get(stream)
+        if wait is None:
+            return
+        blamed = max(0.0, min(until - max(end, self._accounted[stream]), self._debt[stream]))
+        wait.idle_us = (wait.idle_us or 0.0) + blamed
+        self._debt[stream] -= blamed
 
     def end_us(self, stream: int | None = None) -> float:
         """When all that is queued so far, on one stream or on all, is done. With `wait_until` this is an event."""
@@ -143,18 +158,19 @@ class Clocks:
         return max(ends, default=0.0)
 
     def wait(self, task: Task) -> None:
-        """The host stands still until the task's stream is empty. A stream that was empty already idles because of this wait only from here on."""
+        """The host stands still until the task's stream is empty."""
         self.wait_until(task, self.end_us(task.stream))
 
     def wait_until(self, task: Task, moment_us: float) -> None:
         """The host stands still until a moment of the device's clock, e.g. an event recorded earlier: work queued behind it keeps the device busy."""
-        start = self.host_us
+        stream, start = task.stream, self.host_us
+        end = self._end.get(stream, 0.0)
         self.host_us = max(start, moment_us) + self.latencies.return_us
-        wait = Wait(task, len(self.steps), start, self.host_us, drained_us=max(start, self._end.get(task.stream, 0.0)))
-        before = self._open.get(task.stream)
-        if before:  # nothing was queued since the last wait: its idle time ends where this one's begins
-            before.idle_us = max(0.0, wait.drained_us - before.drained_us)
-        self._open[task.stream] = wait
+        drained = max(start, end)
+        self._idle(stream, end, drained)
+        self._accounted[stream] = drained
+        self._debt[stream] = self._debt.get(stream, 0.0) + self.host_us - start
+        wait = self._last[stream] = Wait(task, len(self.steps), start, self.host_us, drained)
         self.waits.append(wait)
 
     def synchronize(self, task: Task) -> None:

@@ -56,6 +56,7 @@ SCATTERS = {"scatter_", "scatter_add_", "index_add_", "index_put_", "_index_put_
 WRITES = {"fill_", "zero_", "zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_full", "new_ones", "arange", "scalar_tensor",
           "normal_", "uniform_", "bernoulli_", "random_", "randn", "rand", "randint", "linspace", "eye", "randperm"}  # fmt: skip
 LARGEST_LAUNCH = {1: 110, 2: 64, 3: 48, 4: 36, 5: 30}  # tensors per multi-tensor kernel, by how many lists it walks
+LONG_ROW = 1024  # softmax reads longer rows three times: for the largest, for the sum, for the result
 CHUNK, CHUNKS = 65536, 320  # elements a block handles, and blocks a multi-tensor kernel may have
 
 
@@ -85,6 +86,8 @@ def work_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) 
         largest = max(_size(t) for t in inputs + outputs)
         elements = max(t.numel() for t in inputs + outputs)
         return Work(passes * largest, float(passes * elements), kernels, numbers, library="batch_norm" in name)
+    if name in ("_softmax", "_log_softmax") and inputs[0].dim() and inputs[0].shape[args[1]] > LONG_ROW:
+        return Work(3 * _size(inputs[0]) + _bytes(outputs), 4.0 * inputs[0].numel(), 1, numbers)
     if name in WRITES:
         return Work(_bytes(outputs), 0.0, 1, numbers)
     if name == "copy_":

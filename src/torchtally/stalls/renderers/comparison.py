@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..comparison import Change, Comparison, counts
-from .json import row_as_dict, version_of_torchtally
+from .json import dumps, row_as_dict, version_of_torchtally
 from .text import WIDTH
 from .wording import cause, duration, number, place, plural, visible
 
@@ -31,8 +31,8 @@ def headline(comparison: Comparison) -> str:
 def as_dict(comparison: Comparison) -> dict[str, object]:
     return {
         "version": version_of_torchtally(),
-        "before": {"source": comparison.before.source, "steps": comparison.before.steps},
-        "after": {"source": comparison.after.source, "steps": comparison.after.steps},
+        "before": {"name": comparison.before.name, "source": comparison.before.source, "steps": comparison.before.steps},
+        "after": {"name": comparison.after.name, "source": comparison.after.source, "steps": comparison.after.steps},
         "compared": "per_step" if comparison.per_step else "count",
         "worse": comparison.worse,
         "changes": [
@@ -42,7 +42,7 @@ def as_dict(comparison: Comparison) -> dict[str, object]:
 
 
 def render_json(comparison: Comparison) -> bytes:
-    return orjson.dumps(as_dict(comparison), option=orjson.OPT_INDENT_2)
+    return dumps(as_dict(comparison), orjson.OPT_INDENT_2)
 
 
 def render_text(comparison: Comparison, width: int = WIDTH) -> str:
@@ -53,7 +53,7 @@ def render_text(comparison: Comparison, width: int = WIDTH) -> str:
 
 def table(comparison: Comparison) -> RenderableType:
     """The comparison for a rich console; what did not change is left out."""
-    sources = Text(f"{visible(comparison.before.source)} → {visible(comparison.after.source)}", "dim")
+    sources = Text(f"{visible(comparison.before.name)} → {visible(comparison.after.name)}", "dim")
     parts: list[RenderableType] = [sources, Text(headline(comparison), "bold red" if comparison.worse else "bold green")]
     changed = [c for c in comparison.changes if c.what != "same"]
     if changed:
@@ -75,10 +75,10 @@ def _rows(comparison: Comparison, changed: list[Change]) -> Table:
             arrow(*(duration(r.host_wait_us) if r else "0" for r in (c.before, c.after))),
             arrow(*(duration(r.device_idle_us) if r else "0" for r in (c.before, c.after))),
         )
-        line = Text(visible(place(c.row.site)), "bold")
+        line = Text(place(c.row.site), "bold")
         if c.row.site and c.row.site.code:
             line.append("\n" + visible(c.row.site.code), "cyan not bold")
-        line.append("\n" + visible(cause(c.row)), "not bold")
+        line.append("\n" + cause(c.row), "not bold")
         table.add_row(Text(f"{SIGNS[c.what]} {c.what}", COLOURS[c.what]), *figures, line)
     return table
 

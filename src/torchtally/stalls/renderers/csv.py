@@ -40,6 +40,7 @@ def _place(site: Site | None, prefix: str) -> dict[str, Any]:
 def _cell(value: Any) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return "'" + value
+    if isinstance(value, str):
+        text = value.encode("utf-8", "backslashreplace").decode()  # half a character cannot be written
+        return "'" + text if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
     return value

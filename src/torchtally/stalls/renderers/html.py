@@ -48,10 +48,11 @@ def render(report: Report, timelines: Sequence[Timeline] = ()) -> str:
         rows=rows,
         left_out=len(summary.rows) - len(rows),
         most=_most(rows),
+        order=next((f for f in ("device_idle_us", "host_wait_us") if any(getattr(r, f) for r in rows)), "count"),
         gain=max((g for g in report.gains if g.saved_us is not None), key=lambda g: g.stalls, default=None),
         drawn=drawn,
         data=None if drawn is None else _json(drawn),
-        ranks=[_rank(number, steps) for number, steps in ranks],
+        ranks=[_rank(number, steps) for number, steps in ranks if any(s["busy"] is not None or s["wait"] for s in steps)],
         device_seen=any(len(t.work) for t in timelines),
         devices=sorted({d for t in timelines for d in t.devices}),
     )
@@ -59,7 +60,7 @@ def render(report: Report, timelines: Sequence[Timeline] = ()) -> str:
 
 def render_comparison(comparison: Comparison) -> str:
     """The page of two reports side by side."""
-    return _page("comparison.html.jinja", comparison=comparison, headline=headline(comparison))
+    return _page("comparison.html.jinja", comparison=comparison, headline=re.sub(r"(\d) (?=\w)", "\\1\N{NO-BREAK SPACE}", headline(comparison)))
 
 
 def _page(template: str, **values: Any) -> str:
@@ -91,6 +92,7 @@ def _environment() -> Environment:
         path=lambda text: wording.visible(wording.short_path(text)),
         plural=wording.plural,
         region=wording.region_of,
+        coded=_coded,
     )
     return found
 
@@ -102,6 +104,11 @@ def _hash(text: str) -> str:
 def _json(value: Any) -> Markup:
     """JSON that cannot end the element it stands in, nor start another."""
     return Markup(orjson.dumps(value).decode().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def _coded(text: str) -> Markup:
+    """Text with what stands between backticks as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(wording.visible(text)))))
 
 
 def _emphasised(text: str) -> Markup:
@@ -120,14 +127,14 @@ def _shows(timeline: Timeline) -> bool:
 
 def _rank(number: int, steps: list[dict[str, Any]]) -> dict[str, Any]:
     length = sum(s["length"] for s in steps) or 1.0
-    known = [s["busy"] for s in steps if s["busy"] is not None]
+    busy, wait, idle = ([s[what] for s in steps if s[what] is not None] for what in ("busy", "wait", "idle"))
     return {
         "rank": number,
         "steps": steps[:BARS],
         "left_out": len(steps) - len(steps[:BARS]),
         "longest": max(s["length"] for s in steps) or 1.0,
         "mean": length / len(steps),
-        "busy": sum(known) / length if known else None,
-        "wait": sum(s["wait"] for s in steps) / length,
-        "idle": sum(s["idle"] for s in steps) / length if known else None,
+        "busy": sum(busy) / length if busy else None,
+        "wait": sum(wait) / length if wait else None,
+        "idle": sum(idle) / length if busy and idle else None,
     }

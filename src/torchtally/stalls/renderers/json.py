@@ -57,4 +57,22 @@ def as_dict(report: Report) -> dict[str, Any]:
 
 
 def render(report: Report, timelines: Sequence[Timeline] = ()) -> bytes:
-    return orjson.dumps(as_dict(report), option=orjson.OPT_INDENT_2)
+    return dumps(as_dict(report), orjson.OPT_INDENT_2)
+
+
+def dumps(value: Any, option: int | None = None) -> bytes:
+    """JSON, whatever a file's names and numbers are: half a character is spelt out, a number beyond 64 bits becomes text."""
+    try:
+        return orjson.dumps(value, option=option)
+    except TypeError:
+        return orjson.dumps(_writable(value), option=option)
+
+
+def _writable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_writable(str(k)): _writable(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_writable(v) for v in value]
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 63 else value

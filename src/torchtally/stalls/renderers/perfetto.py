@@ -14,6 +14,7 @@ import orjson
 
 from ..stall import Report, Stall
 from ..timeline import CallKind, Spans, Timeline, WorkKind
+from .json import dumps
 from .scene import offsets
 from .wording import cause_of, place, visible
 
@@ -43,28 +44,11 @@ def pieces(report: Report, timelines: Sequence[Timeline] = (), originals: Mappin
     yield orjson.dumps(head)[:-1] + b',"traceEvents":['
     comma = b""
     for block in _blocks(report, timelines, originals, kept):
-        text = b",\n".join(_dump(event) for event in block)
+        text = b",\n".join(dumps(event) for event in block)
         if text:
             yield comma + text
             comma = b",\n"
     yield b"]}\n"
-
-
-def _dump(event: Event) -> bytes:
-    try:
-        return orjson.dumps(event)
-    except TypeError:  # half a character in a name, or a number beyond 64 bits: neither can be written
-        return orjson.dumps(_writable(event))
-
-
-def _writable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {visible(str(k)): _writable(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_writable(v) for v in value]
-    if isinstance(value, str):
-        return visible(value)
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 63 else value
 
 
 def _blocks(report: Report, timelines: Sequence[Timeline], originals: Mapping[int, Iterable[list[Event]]], kept: bool) -> Iterator[list[Event]]:
@@ -116,7 +100,7 @@ def _stalls(report: Report, rank: int, shift: float, several: bool) -> list[Even
     for s in mine:
         assert s.start_us is not None
         event: Event = {
-            "name": visible(place(s.site)) if s.site else s.operator, "cat": "stall", "pid": pid, "tid": threads[s.thread], "ts": round(s.start_us + shift, 3),
+            "name": place(s.site) if s.site else s.operator, "cat": "stall", "pid": pid, "tid": threads[s.thread], "ts": round(s.start_us + shift, 3),
             "args": _details(s, report.predicted),
         }  # fmt: skip
         event.update({"ph": "i", "s": "t"} if s.host_wait_us is None else {"ph": "X", "dur": round(s.host_wait_us, 3)})

@@ -5,8 +5,11 @@ Times are whole nanoseconds. Starts are written as differences, because small nu
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from enum import IntEnum
+from heapq import nlargest
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -62,14 +65,14 @@ def scene(report: Report, rows: Sequence[StallGroup], timelines: Sequence[Timeli
     for t, offset in sorted(zip(timelines, offsets(timelines)), key=lambda pair: pair[0].rank):
         stalls = [s for s in report.stalls if s.rank == t.rank and s.start_us is not None]
         lanes, hidden = _lanes(t, names, shortest)
-        device = busy(t.work)
+        device = [times.tolist() for times in busy(t.work)]
         ranks.append(
             {
                 "rank": t.rank,
                 "offset": _ns(offset),
                 "end": _ns(max([t.end_us, *((s.start_us or 0.0) + (s.host_wait_us or 0.0) for s in stalls), *(s.end_us for s in t.steps)])),
                 "steps": [[s.number, _ns(s.start_us), _ns(s.end_us)] for s in t.steps],
-                "stalls": [_stall(s, row_of, device) for s in sorted(stalls, key=lambda s: s.start_us or 0.0)],
+                "stalls": [_stall(s, row_of, *device) for s in sorted(stalls, key=lambda s: s.start_us or 0.0)],
                 "lanes": lanes,
                 "hidden": hidden,
             }
@@ -77,7 +80,7 @@ def scene(report: Report, rows: Sequence[StallGroup], timelines: Sequence[Timeli
     return {
         "names": list(names.index),
         "ranks": ranks,
-        "sites": [{"place": visible(place(r.site)), "code": visible(r.site.code) if r.site else "", "cause": visible(cause(r))} for r in rows],
+        "sites": [{"place": place(r.site), "code": visible(r.site.code) if r.site else "", "cause": cause(r)} for r in rows],
         "shortest": _ns(shortest),
         "predicted": report.predicted is not None,
     }
@@ -95,12 +98,17 @@ def steps_of(timeline: Timeline, stalls: Sequence[Stall]) -> list[dict[str, Any]
                 "number": step.number,
                 "length": step.end_us - step.start_us,
                 "busy": float(overlap.sum()) if len(timeline.work) else None,
-                "wait": sum(s.host_wait_us or 0.0 for s in mine),
-                "idle": sum(s.device_idle_us or 0.0 for s in mine),
+                "wait": _known_sum([s.host_wait_us for s in mine]),
+                "idle": _known_sum([s.device_idle_us for s in mine]),
                 "stalls": len(mine),
             }
         )
     return found
+
+
+def _known_sum(values: list[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return sum(known) if known or not values else None
 
 
 def busy(spans: Spans) -> tuple[Floats, Floats]:
@@ -121,21 +129,24 @@ def _key(s: Stall | StallGroup) -> tuple[object, ...]:
     return (s.kind, s.operator, s.site, s.inner, s.metric, s.region)
 
 
-def _stall(s: Stall, row_of: dict[tuple[object, ...], int], device: tuple[Floats, Floats]) -> list[Any]:
-    return [_ns(s.start_us), _ns(s.host_wait_us), _ns(s.device_idle_us), _gaps(s, *device), row_of.get(_key(s), -1), s.step]
+def _stall(s: Stall, row_of: dict[tuple[object, ...], int], starts: list[float], ends: list[float]) -> list[Any]:
+    return [_ns(s.start_us), _ns(s.host_wait_us), _ns(s.device_idle_us), _gaps(s, starts, ends), row_of.get(_key(s), -1), s.step]
 
 
-def _gaps(s: Stall, starts: Floats, ends: Floats) -> list[int]:
+def _gaps(s: Stall, starts: list[float], ends: list[float]) -> list[int]:
     """Where the device had nothing to do from the start of the wait to the next work after it: starts and lengths, the longest gaps only."""
-    if not len(starts) or s.start_us is None or not s.device_idle_us:
+    if not starts or s.start_us is None or not s.device_idle_us:
         return []
-    begin, until = s.start_us, s.start_us + (s.host_wait_us or 0.0) + (s.device_idle_us if s.launch_lag_us is None else s.launch_lag_us)
-    first, last = np.searchsorted(ends, begin, "right"), np.searchsorted(starts, until, "left")
-    opens = np.concatenate([[begin], np.maximum(ends[first:last], begin)])
-    closes = np.concatenate([starts[first:last], [until]])
-    lengths = closes - opens
-    which = np.sort(np.argsort(-lengths, kind="stable")[:GAPS])
-    return [_ns(x) for i in which if lengths[i] >= SHORTEST_GAP for x in (float(opens[i]), float(lengths[i]))]
+    begin = s.start_us
+    until = begin + (s.host_wait_us or 0.0) + (s.device_idle_us if s.launch_lag_us is None else s.launch_lag_us)
+    gaps = []
+    for i in range(bisect_right(ends, begin), bisect_left(starts, until)):
+        gaps.append((begin, starts[i] - begin))
+        begin = max(begin, ends[i])
+    gaps.append((begin, until - begin))
+    if len(gaps) > GAPS:
+        gaps = sorted(nlargest(GAPS, gaps, key=itemgetter(1)))
+    return [_ns(x) for gap in gaps if gap[1] >= SHORTEST_GAP for x in gap]
 
 
 def _ns(us: float | None) -> Any:

@@ -15,6 +15,7 @@ from .summary import summarise
 from .wording import cause, duration, number, place, plural, visible
 
 WIDTH = 100
+TIMES = {"host_wait_us": "host wait", "device_idle_us": "device idle"}
 
 
 def render(report: Report, timelines: Sequence[Timeline] = (), width: int = WIDTH) -> str:
@@ -44,24 +45,25 @@ def table(report: Report, timelines: Sequence[Timeline] = ()) -> RenderableType:
 
 def _rows(report: Report, rows: tuple[StallGroup, ...]) -> Table:
     table = Table(box=None, padding=(0, 2, 1, 0), header_style="dim", show_edge=False, expand=True)
-    for heading in ("per step" if report.steps else "times", "host wait", "device idle"):
+    times = [name for name in TIMES if any(getattr(r, name) is not None for r in rows)]  # a column of "unknown" says nothing the summary does not
+    for heading in ("per step" if report.steps else "times", *(TIMES[name] for name in times)):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("line", ratio=1, overflow="fold")
     for row in rows:
         often = row.per_step if report.steps else row.count
-        table.add_row(number(often), duration(row.host_wait_us, report.predicted), duration(row.device_idle_us, report.predicted), _line(row))
+        table.add_row(number(often), *(duration(getattr(row, name), report.predicted) for name in times), _line(row))
     return table
 
 
 def _line(row: StallGroup) -> Text:
-    text = Text(visible(place(row.site)), "bold")
+    text = Text(place(row.site), "bold")
     if row.inferred:
         text.append(" (line inferred)", "dim")
     if row.site and row.site.code:
         text.append("\n" + visible(row.site.code), "cyan")
-    text.append("\n" + visible(cause(row)), "not bold")
+    text.append("\n" + cause(row), "not bold")
     if row.inner and row.inner != row.site:
-        text.append("\nwaits inside " + visible(place(row.inner)), "dim not bold")
+        text.append("\nwaits inside " + place(row.inner), "dim not bold")
     if row.remedy:
         text.append("\n→ " + visible(row.remedy), "green not bold")
     return text

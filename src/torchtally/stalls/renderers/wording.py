@@ -73,11 +73,11 @@ def short_path(file: str) -> str:
 
 
 def place(site: Site | None) -> str:
-    """`file:line in function`, or that it is unknown."""
+    """`file:line in function`, or that it is unknown; fit to be printed."""
     if site is None:
         return "line unknown"
     text = f"{short_path(site.file)}:{site.line}"
-    return f"{text} in {site.function}" if site.function else text
+    return visible(f"{text} in {site.function}" if site.function else text)
 
 
 def cause_of(kind: Kind, operator: str) -> str:
@@ -90,7 +90,7 @@ def cause(row: StallGroup) -> str:
     parts += [f"metric {row.metric}"] if row.metric else []
     region = region_of(row)
     parts += [f"region {region}"] if region else []
-    return " · ".join(parts)
+    return visible(" · ".join(parts))
 
 
 def region_of(row: StallGroup) -> str | None:

@@ -22,7 +22,7 @@ from .mend import finite, mend
 Event = dict[str, Any]
 
 GZIP = b"\x1f\x8b"
-BLOCK = 1 << 20
+BLOCK = 1 << 17
 LONGEST = 1 << 26
 """No header and no single event of a real trace is as long as this."""
 BOMB_RATIO, BOMB_SIZE = 200, 1 << 28

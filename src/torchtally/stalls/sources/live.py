@@ -23,6 +23,8 @@ from ..allowing import allowed
 from ..catalogue import WATCHED, Call, Row, waits
 from ..recorder import Recorder
 from .expression import row_of
+from .pretend import pretend_cuda
+from .pretend.session import SESSIONS
 
 UNNAMED = Row(
     "cudaStreamSynchronize", "read", lambda call: 1, "Something on this line reads from the device.",
@@ -253,6 +255,10 @@ def watch(recorder: Recorder | None = None) -> Iterator[Recorder]:
     ...     train_one_step()
     >>> [stall.site for stall in recorder.stalls]  # doctest: +SKIP
     """
+    if SESSIONS:  # the device is pretended: so are its waits
+        with pretend_cuda(SESSIONS[-1].devices, recorder) as pretended:
+            yield pretended
+        return
     if not torch.cuda.is_available():
         raise TallyError(
             "watch() follows a real GPU, and torch.cuda.is_available() is False here. "

@@ -23,6 +23,8 @@ FAR_US = 30 * 86400e6
 """An event a month from all others has a damaged time."""
 EPOCH_US = 1e15
 """Times above are microseconds since 1970; below, since the file's own base."""
+LATEST_US = 1e17
+"""No clock of any era shows more."""
 NEVER = float("nan")
 
 
@@ -121,7 +123,9 @@ class Records:
             return  # no event: Chrome's format allows what its viewers do not know
         try:
             start = number(event["ts"])
-            if self._zero is None and start - start == 0:
+            if not abs(start) < LATEST_US:  # NaN too: nothing could be told from it
+                raise ValueError
+            if self._zero is None:
                 self._zero = float(int(start))
             args = event.get("args")
             args = (

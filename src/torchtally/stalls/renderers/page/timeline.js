@@ -31,6 +31,11 @@
   const whole = { from: Math.min(...ranks.map((r) => r.from)), to: Math.max(...ranks.map((r) => r.to)) };
   if (!(whole.to > whole.from)) whole.to = whole.from + 1000;
   const view = { ...whole };
+  const stepped = ranks.flatMap((r) => r.steps);
+  if (stepped.length) { // setting up can take longer than all steps: begin with these
+    const from = Math.min(...stepped.map((s) => s.from)), to = Math.max(...stepped.map((s) => s.to)), pad = 0.01 * (to - from);
+    if (to > from && to - from < 0.7 * (whole.to - whole.from)) { view.from = Math.max(whole.from, from - pad); view.to = Math.min(whole.to, to + pad); }
+  }
   let row = null, current = null, hover = null, layout = [], height = 0, width = 0, colour = {};
 
   const firstEndAfter = (ends, time) => { let lo = 0, hi = ends.length; while (lo < hi) { const mid = (lo + hi) >> 1; if (ends[mid] > time) hi = mid; else lo = mid + 1; } return lo; };
@@ -38,8 +43,9 @@
     if (ns === null || ns === undefined) return "unknown";
     const [unit, size] = Math.abs(ns) >= 999.5e6 ? ["s", 1e9] : Math.abs(ns) >= 999.5e3 ? ["ms", 1e6] : ["µs", 1e3];
     const x = ns / size;
-    return `${data.predicted ? "≈ " : ""}${Number(x.toFixed(Math.abs(x) >= 99.95 ? 0 : Math.abs(x) >= 9.995 ? 1 : 2)).toLocaleString("en")} ${unit}`;
+    return `${Number(x.toFixed(Math.abs(x) >= 99.95 ? 0 : Math.abs(x) >= 9.995 ? 1 : 2)).toLocaleString("en")} ${unit}`;
   };
+  const cost = (ns) => (data.predicted && ns !== null ? `≈ ${time(ns)}` : time(ns));
   const scale = () => width / (view.to - view.from);
 
   // ---- layout: one entry per drawn band ----
@@ -190,7 +196,7 @@
           if (s.to < view.from || s.from > view.to) return;
           const x = (s.from - view.from) * k, w = (s.to - s.from) * k;
           if (i % 2 === 0) { g.globalAlpha = 0.35; g.fillStyle = colour.rest; g.fillRect(x, band.y, w, band.h); g.globalAlpha = 1; }
-          if (w > 44) { g.fillStyle = colour.soft; g.fillText(`step ${s.number}`, Math.max(x, 0) + 6, band.y + 12); }
+          if (Math.min(x + w, width) - Math.max(x, 0) > 44) { g.fillStyle = colour.soft; g.fillText(`step ${s.number}`, Math.max(x, 0) + 6, band.y + 12); }
         });
         if (several) { g.fillStyle = colour.line; g.fillRect(0, band.y, width, 1); }
         drawIdle(g, band, k);
@@ -247,7 +253,7 @@
   };
   const words = (s) => {
     const site = data.sites[s.row], of = everyStall.filter((x) => row === null || x.row === row);
-    return [`Stall ${of.indexOf(s) + 1} of ${of.length}`, site ? site.place : null, site ? site.cause : null, `host waited ${time(s.wait)}`, `device idle ${time(s.idle)}`, s.step === null ? null : `step ${s.step}`, several ? `rank ${s.rank}` : null].filter(Boolean).join(" · ");
+    return [`Stall ${of.indexOf(s) + 1} of ${of.length}`, site ? site.place : null, site ? site.cause : null, `host waited ${cost(s.wait)}`, `device idle ${cost(s.idle)}`, s.step === null ? null : `step ${s.step}`, several ? `rank ${s.rank}` : null].filter(Boolean).join(" · ");
   };
   const stallBy = (d) => {
     const of = everyStall.filter((s) => row === null || s.row === row);
@@ -325,7 +331,7 @@
   };
   const place = (e) => {
     const lines = hover.stall
-      ? (() => { const site = data.sites[hover.stall.row]; return [site ? site.place : "line unknown", site && site.code, site && site.cause, `host waited ${time(hover.stall.wait)} · device idle ${time(hover.stall.idle)}`]; })()
+      ? (() => { const site = data.sites[hover.stall.row]; return [site ? site.place : "line unknown", site && site.code, site && site.cause, `host waited ${cost(hover.stall.wait)} · device idle ${cost(hover.stall.idle)}`]; })()
       : [hover.name, `${time(hover.to - hover.from)}, from ${time(hover.from - whole.from)}`, hover.lane];
     tip.replaceChildren(...lines.filter(Boolean).map((text, i) => { const p = document.createElement(i ? "div" : "b"); p.textContent = text; return p; }));
     const box = canvas.parentElement.getBoundingClientRect();

@@ -146,6 +146,7 @@ def _as_tensor(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
             raise ValueError("can't alias tensor with arbitrary device: copy=False, and another device is asked for")
         result = convert(data, index, kwargs.get("dtype") or (args[1] if len(args) > 1 else None), copy=bool(kwargs.get("copy")))
         return result.requires_grad_() if kwargs.get("requires_grad") else result
+    _tell_elements(data)
     if device is None or not asks_for_device(device):
         return plainly(function, args, kwargs)
     index = index_of_device(device)
@@ -252,7 +253,11 @@ def _backward_waits(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         for session in SESSIONS:
             if hasattr(session.recorder, "remember"):
                 session.recorder.remember(node)
-        node.register_prehook(lambda gradients: tell(operator, (source,)))
+
+        def runs(gradients: Any) -> None:  # what it returned would take the place of the gradients
+            tell(operator, (source,))
+
+        node.register_prehook(runs)
     return result
 
 

@@ -11,8 +11,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ... import catalogue
 from .asserts import keep_fault
 from .memory import HOST, NoFunctions, class_of, index_of, is_pinned, pin, place
+from .metering import held, metered
 from .refusals import may_mix, refuse_mixed
 from .session import SESSIONS, STATE, TorchCall, asks_for_device, index_of_device, note, tell
+from .shapes import run_on_shapes
 from .substitutes import substitute
 
 _function_depth: Any = torch._C._len_torch_function_stack
@@ -73,10 +75,11 @@ class DeviceMode(TorchDispatchMode):
         if operator.composite:
             with self:
                 return function.decompose(*args, **kwargs)
-        if _function_depth():
-            with NoFunctions():
-                return self.run(function, operator, args, kwargs)
-        return self.run(function, operator, args, kwargs)
+        with held():  # what is done here is no part of the program
+            if _function_depth():
+                with NoFunctions():
+                    return self.run(function, operator, args, kwargs)
+            return self.run(function, operator, args, kwargs)
 
     def run(self, function: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors: list[Tensor] = []
@@ -106,17 +109,15 @@ class DeviceMode(TorchDispatchMode):
             device = device_of_call()
             if device == HOST:
                 return function(*args, **kwargs)
+        waits = 0
         if operator.told and not STATE.muted and not (operator.packet == "_local_scalar_dense" and only_checked_by_cpu()):
-            tell(operator.name, args, kwargs, operator.overload)
-        if operator.packet == "copy_" and index_of(args[0]) == HOST:
-            return function(*args, **kwargs)
-        try:
-            result = operator.substitute(function, args, kwargs) if operator.substitute else function(*args, **kwargs)
-        except (IndexError, RuntimeError) as error:
-            result = keep_fault(operator.packet, function, args, kwargs, device, error)
+            waits = tell(operator.name, args, kwargs, operator.overload)
+        result = perform(function, operator, args, kwargs, device)
         if STATE.graph is not None:
             STATE.graph.add(function, args, kwargs, result)
-        put(result[0] if operator.packet == "_pack_padded_sequence" else result, device)  # batch sizes stay on the host
+        if operator.packet != "copy_" or index_of(args[0]) != HOST:
+            put(result[0] if operator.packet == "_pack_padded_sequence" else result, device)  # batch sizes stay on the host
+        metered(function, operator.packet, args, kwargs, result, waits)
         return result
 
     def create(
@@ -139,16 +140,19 @@ class DeviceMode(TorchDispatchMode):
         pinned = kwargs.get("pin_memory")
         if pinned:
             kwargs = {**kwargs, "pin_memory": False}
+        waits = 0
         if operator.told and not STATE.muted and (target != HOST or device != HOST):
             told = {**kwargs, "device": class_of(target).device if target != HOST else torch.device("cpu")}
-            tell(operator.name, args, told, operator.overload)
-        result = function(*args, **kwargs)
+            waits = tell(operator.name, args, told, operator.overload)
+        result = function(*args, **kwargs) if target == device == HOST else perform(function, operator, args, kwargs, device)
         if target != HOST:
             put(result, target)
             if STATE.graph is not None:
                 STATE.graph.add(function, args, kwargs, result)
         elif pinned or (device != HOST and kwargs.get("non_blocking")):
             pin(result)
+        if target != HOST or device != HOST:
+            metered(function, operator.packet, args, kwargs, result, waits)
         return result
 
 
@@ -158,6 +162,16 @@ def collective(function: Any, operator: Operator, tensors: list[Tensor], args: t
 
     refuse_host_tensors(operator.packet, tensors, args)
     return function(*args, **kwargs)
+
+
+def perform(function: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], device: int) -> Any:
+    """Run an operator's kernel: on shapes alone, otherwise than asked, or as it is."""
+    if any(session.shapes for session in SESSIONS):
+        return run_on_shapes(function, args, kwargs)
+    try:
+        return operator.substitute(function, args, kwargs) if operator.substitute else function(*args, **kwargs)
+    except (IndexError, RuntimeError) as error:
+        return keep_fault(operator.packet, function, args, kwargs, device, error)
 
 
 def made_inside(kwargs: dict[str, Any]) -> bool:

@@ -9,6 +9,9 @@ from typing import Any
 import torch
 from torch.utils import _device as default_device
 
+from ...price.host import calibrate
+from ...price.meter import Meter, Tariff
+from ...price.prices import price as price_list
 from ...recorder import Recorder
 from .amp import unregister
 from .copies import patch_copies, patch_queues
@@ -30,12 +33,16 @@ PATCHES = (
 
 
 @contextlib.contextmanager
-def pretend_cuda(devices: int = 1, record: Any = None, fast: bool = False) -> Iterator[Any]:
+def pretend_cuda(
+    devices: int = 1, record: Any = None, fast: bool = False, shapes: bool = False, price: Any = None, meter: Meter | None = None
+) -> Iterator[Any]:
     """Make `torch.cuda` work without a GPU, and record each time the host would wait for one.
 
     Inside, `device="cuda"` works wherever PyTorch takes it. Tensors have real values, kept in host memory, and report `cuda:0`; what a
     device refuses is refused. Yields the recorder: `record`, or a new `Recorder`. With `fast`, convolutions, matrix products and attention
-    yield noise of the right shape. Sessions may be nested, and tensors of a session are plain host tensors once it is closed.
+    yield noise of the right shape. With `shapes`, whatever is large runs on shapes alone, so that a model of any size takes neither time nor
+    memory. With the `price` of a device ("a40", "h200", a file: see docs/cost-model.md), stalls carry the times they would have there. A `meter` is told
+    the work of every call. Sessions may be nested, and tensors of a session are plain host tensors once it is closed.
 
     >>> import torch
     >>> with pretend_cuda() as recorder:
@@ -45,7 +52,12 @@ def pretend_cuda(devices: int = 1, record: Any = None, fast: bool = False) -> It
     (3.0, ['aten::_local_scalar_dense'])
     """
     recorder = Recorder() if record is None else record
-    session = Session(devices, recorder, fast)
+    if price is not None:
+        meter = Meter(Tariff(price_list(price), calibrate()))
+        recorder.meter = meter
+    session = Session(devices, recorder, fast, meter, shapes)
+    if shapes:
+        session.note("shapes: large tensors have a shape but no values; losses and metrics mean nothing")
     if fast:
         session.note("fast: convolutions, matrix products and attention yield noise of the right shape; losses and metrics mean nothing")
     with contextlib.ExitStack() as stack:
@@ -56,6 +68,8 @@ def pretend_cuda(devices: int = 1, record: Any = None, fast: bool = False) -> It
         stack.callback(SESSIONS.remove, session)
         if first:
             _open(stack)
+        if price is not None and meter is not None:
+            stack.enter_context(meter.counter)
         yield recorder
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ... import catalogue
+from ...price.meter import Meter
 from .memory import HOST, is_pinned, where
 
 
@@ -41,10 +42,14 @@ STATE = ThreadState()
 class Session:
     """One `pretend_cuda` that is open."""
 
-    def __init__(self, devices: int, recorder: Any, fast: bool) -> None:
+    def __init__(self, devices: int, recorder: Any, fast: bool, meter: Meter | None = None, shapes: bool = False) -> None:
         self.devices = devices
         self.recorder = recorder
         self.fast = fast
+        self.meter = meter
+        self.shapes = shapes
+        self.tag: int | None = None
+        """Which of the recorder's waits the last call told was; None where the recorder left it out."""
 
     def note(self, text: str) -> None:
         notes = self.recorder.notes
@@ -120,10 +125,10 @@ def pinned(value: Any) -> bool:
     return isinstance(value, Tensor) and is_pinned(value)
 
 
-def tell(operator: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, overload: str = "default") -> None:
-    """Ask the catalogue whether a call waits, and tell every open session of each wait."""
+def tell(operator: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, overload: str = "default") -> int:
+    """Ask the catalogue whether a call waits, and tell every open session of each wait. Returns how often it waits."""
     if STATE.muted or not SESSIONS:
-        return
+        return 0
     STATE.muted += 1  # a condition of the catalogue may look at tensors
     try:
         found = catalogue.waits(catalogue.Call(operator, overload, args, kwargs or {}, on_device, pinned))
@@ -131,12 +136,20 @@ def tell(operator: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | Non
         STATE.muted -= 1
     if STATE.graph is not None and any(times for _, times in found):
         raise _accelerator_error()("CUDA error: operation not permitted when stream is capturing")
-    for row, times in found:
-        for session in SESSIONS:
+    for session in SESSIONS:
+        before = getattr(session.recorder, "count", None)
+        for row, times in found:
             for _ in range(times):
                 session.recorder(row, operator)
-    if FAULTS and any(times for _, times in found):
+        session.tag = before if before is not None and before != session.recorder.count else None
+    waits = sum(times for _, times in found)
+    if waits and not operator.startswith("aten::"):  # operators are metered with the work they do
+        for session in SESSIONS:
+            if session.meter is not None:
+                session.meter.call(operator, waits, args, session.tag)
+    if FAULTS and waits:
         raise_fault()
+    return waits
 
 
 def raise_fault() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import sys
 from typing import Any
 
 import torch
@@ -50,7 +52,7 @@ def patch_tensor(patches: Patches) -> None:
             return write(self, specification)
 
     def _reduce_ex(self: Tensor, protocol: Any) -> Any:
-        if where(self) != HOST:
+        if where(self) != HOST and sys._getframe(1).f_code is not copy.copy.__code__:  # a shallow copy shares the memory
             tell("Tensor.__reduce_ex__", (self, protocol))
         return reduce_ex(self, protocol)
 

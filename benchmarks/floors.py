@@ -1,0 +1,105 @@
+"""The least work that gives right values: bare arithmetic on CPU tensors, without checks, names or state that could be saved."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchtally.kernels import row_argmax
+
+
+class Mean:
+    """A running mean of single numbers."""
+
+    def __init__(self) -> None:
+        self.total, self.count = 0.0, 0
+
+    def update(self, value: float | Tensor) -> None:
+        number = value if type(value) is float else value.item()  # type: ignore[union-attr]
+        if number == number:
+            self.total += number
+            self.count += 1
+
+
+class FiveMetrics:
+    """Mean loss, and what accuracy, precision, recall and F1 need: two counts, or three vectors of them."""
+
+    RING = 16384
+
+    def __init__(self, classes: int, average: str) -> None:
+        self.classes, self.average, self.loss = classes, average, Mean()
+        self.hits = self.seen = self.filled = 0
+        self.counts = np.zeros((3, classes), np.int64)
+        self.ring = np.empty((2, self.RING), np.int64)
+
+    def update(self, preds: Tensor, target: Tensor, loss: Tensor) -> None:
+        self.loss.update(loss)
+        y = target.numpy()
+        p = self._labels(preds)
+        if self.average == "micro":
+            self.hits += int(np.count_nonzero(p == y))
+            self.seen += len(y)
+        elif len(y) <= 1024:
+            if self.filled + len(y) > self.RING:
+                self.settle()
+            self.ring[0, self.filled : self.filled + len(y)] = y
+            self.ring[1, self.filled : self.filled + len(y)] = p
+            self.filled += len(y)
+        else:
+            self._count(p, y)
+
+    @staticmethod
+    def _labels(preds: Tensor) -> np.ndarray:
+        if preds.ndim == 1:
+            return preds.numpy()
+        return row_argmax(preds)[0] if preds.dtype in (torch.bfloat16, torch.float16) else preds.numpy().argmax(1)
+
+    def _count(self, p: np.ndarray, y: np.ndarray) -> None:
+        for row, bins in zip(self.counts, (y[p == y], p, y)):
+            np.add.at(row, bins, 1)
+
+    def settle(self) -> None:
+        self._count(self.ring[1, : self.filled], self.ring[0, : self.filled])
+        self.filled = 0
+
+    def reset(self) -> None:
+        self.loss.__init__()  # type: ignore[misc]
+        self.hits = self.seen = self.filled = 0
+        self.counts.fill(0)
+
+    def compute(self) -> dict[str, float]:
+        self.settle()
+        hit, predicted, actual = self.counts.astype(np.float64)
+        occurs = (predicted + actual) > 0
+        with np.errstate(all="ignore"):
+            recall, precision, f1 = (np.nan_to_num(x) for x in (hit / actual, hit / predicted, 2 * hit / (predicted + actual)))
+        n = occurs.sum()
+        return {"accuracy": recall.sum() / n, "precision": precision.sum() / n, "recall": recall.sum() / n, "f1": f1.sum() / n}
+
+
+class Confusion:
+    """A confusion matrix."""
+
+    def __init__(self, classes: int) -> None:
+        self.classes, self.matrix = classes, np.zeros(classes * classes, np.int64)
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        key = target.numpy() * self.classes
+        key += preds.numpy()
+        np.add.at(self.matrix, key, 1)
+
+
+class ManyMeans:
+    """Fifty running means, fed together."""
+
+    def __init__(self, n: int) -> None:
+        self.totals, self.counts = [0.0] * n, [0] * n
+
+    def update(self, values: list[float] | list[Tensor]) -> None:
+        totals, counts = self.totals, self.counts
+        for i, x in enumerate(values):
+            number = x if type(x) is float else x.item()  # type: ignore[union-attr]
+            if number == number:
+                totals[i] += number
+                counts[i] += 1

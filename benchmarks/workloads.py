@@ -1,0 +1,199 @@
+"""The jobs, and who does them how: one function a job, which gives the ways to do it by name."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import torchtally as tt
+
+from . import floors
+
+Ways = dict[str, Callable[[], object]]
+
+
+def _scores(n: int, classes: int, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    g = torch.Generator().manual_seed(1)
+    target = torch.randint(0, classes, (n,), generator=g)
+    preds = torch.randn(n, classes, generator=g, dtype=dtype)
+    preds[torch.arange(n), target] += 2.5
+    return preds, target, torch.tensor(6.9)
+
+
+def _ours(classes: int, average: str) -> tt.MetricCollection:
+    rates = {n: getattr(tt, n)(task="multiclass", num_classes=classes, average=average) for n in ("Accuracy", "Precision", "Recall", "F1Score")}
+    return tt.MetricCollection({**rates, "loss": tt.MeanMetric().bind(value="loss")})
+
+
+def _torchmetrics(classes: int, average: str) -> dict[str, Any]:
+    import torchmetrics.classification as k
+
+    names = ("MulticlassAccuracy", "MulticlassPrecision", "MulticlassRecall", "MulticlassF1Score")
+    return {n: getattr(k, n)(num_classes=classes, average=average) for n in names}
+
+
+def _torcheval(classes: int, average: str) -> list[Any]:
+    import logging
+
+    import torcheval.metrics as te
+
+    logging.disable(logging.WARNING)
+    names = ("MulticlassAccuracy", "MulticlassPrecision", "MulticlassRecall", "MulticlassF1Score")
+    return [getattr(te, n)(average=average, num_classes=classes) for n in names]
+
+
+def mean(value: float | torch.Tensor) -> Ways:
+    """One number into one mean."""
+    import torcheval.metrics as te
+    import torchmetrics
+
+    floor, ours, theirs, evals = floors.Mean(), tt.MeanMetric(), torchmetrics.MeanMetric(), te.Mean()
+    return {
+        "floor": lambda: floor.update(value),
+        "torchtally": lambda: ours.update(value),
+        "torchmetrics": lambda: theirs.update(value),
+        "torcheval": lambda: evals.update(torch.as_tensor(value)),
+    }
+
+
+def five(preds: torch.Tensor, target: torch.Tensor, loss: torch.Tensor, classes: int, average: str, peers: bool = True) -> Ways:
+    """Mean loss, accuracy, precision, recall and F1 of one batch."""
+    floor, ours = floors.FiveMetrics(classes, average), _ours(classes, average)
+    ways: Ways = {
+        "floor": lambda: floor.update(preds, target, loss),
+        "torchtally": lambda: ours.update(loss=loss, preds=preds, target=target),
+    }
+    if peers:
+        import torcheval.metrics as te
+        import torchmetrics
+
+        separate, mean_loss = _torchmetrics(classes, average), torchmetrics.MeanMetric()
+        together, other_loss = torchmetrics.MetricCollection(_torchmetrics(classes, average)), torchmetrics.MeanMetric()
+        together.update(preds, target)  # forms its compute groups
+
+        def each() -> None:
+            mean_loss.update(loss)
+            for m in separate.values():
+                m.update(preds, target)
+
+        def collection() -> None:
+            other_loss.update(loss)
+            together.update(preds, target)
+
+        ways |= {"torchmetrics separate": each, "torchmetrics collection": collection}
+    import torcheval.metrics as te
+
+    evals, eval_loss = _torcheval(classes, average), te.Mean()
+
+    def torcheval() -> None:
+        eval_loss.update(loss)
+        for m in evals:
+            m.update(preds, target)
+
+    return {**ways, "torcheval": torcheval}
+
+
+def labels(classes: int) -> Ways:
+    """The five with labels of a large vocabulary; torchmetrics would build a table of classes × classes."""
+    g = torch.Generator().manual_seed(2)
+    target = torch.randint(0, classes, (4096,), generator=g)
+    preds = torch.where(torch.rand(4096, generator=g) < 0.5, target, torch.randint(0, classes, (4096,), generator=g))
+    return five(preds, target, torch.tensor(6.9), classes, "macro", peers=False)
+
+
+def language_model(average: str) -> Ways:
+    """Logits of 4096 tokens over 32,000 words in bfloat16."""
+    preds, target, loss = _scores(4096, 32000, torch.bfloat16)
+    floor, ours = floors.FiveMetrics(32000, average), _ours(32000, average)
+    import torchmetrics
+
+    together, mean_loss = torchmetrics.MetricCollection(_torchmetrics(32000, average)), torchmetrics.MeanMetric()
+
+    def collection() -> None:
+        mean_loss.update(loss)
+        together.update(preds, target)
+
+    return {
+        "floor": lambda: floor.update(preds, target, loss),
+        "torchtally": lambda: ours.update(loss=loss, preds=preds, target=target),
+        "torchmetrics collection": collection,
+    }
+
+
+def confusion() -> Ways:
+    """8192 labels into a confusion matrix of 1000 classes."""
+    import torchmetrics.classification as k
+
+    g = torch.Generator().manual_seed(2)
+    target = torch.randint(0, 1000, (8192,), generator=g)
+    preds = torch.where(torch.rand(8192, generator=g) < 0.5, target, torch.randint(0, 1000, (8192,), generator=g))
+    floor, ours, theirs = floors.Confusion(1000), tt.ConfusionMatrix(task="multiclass", num_classes=1000), k.MulticlassConfusionMatrix(1000)
+    return {
+        "floor": lambda: floor.update(preds, target),
+        "torchtally": lambda: ours.update(preds, target),
+        "torchmetrics": lambda: theirs.update(preds, target),
+    }
+
+
+def many_means(tensors: bool) -> Ways:
+    """Fifty means, one value each."""
+    import torchmetrics
+
+    values: list[Any] = [torch.tensor(float(i)) if tensors else float(i) for i in range(50)]
+    floor, ours = floors.ManyMeans(50), tt.MetricCollection({f"m{i}": tt.MeanMetric().bind(value=f"m{i}") for i in range(50)})
+    theirs = [torchmetrics.MeanMetric() for _ in range(50)]
+    batch = {f"m{i}": x for i, x in enumerate(values)}
+
+    def each() -> None:
+        for m, x in zip(theirs, values):
+            m.update(x)
+
+    return {"floor": lambda: floor.update(values), "torchtally": lambda: ours.update(**batch), "torchmetrics": each}
+
+
+def lifecycle(what: str) -> Ways:
+    """Reading, saving and clearing a collection of the five, macro over 1000 classes."""
+    import torchmetrics
+
+    preds, target, loss = _scores(128, 1000)
+    ours = _ours(1000, "macro")
+    theirs = torchmetrics.MetricCollection(_torchmetrics(1000, "macro"))
+    theirs.update(preds, target)
+    theirs.persistent(True)
+    ours.update(loss=loss, preds=preds, target=target)
+    theirs.update(preds, target)
+
+    def their_compute() -> None:
+        for m in theirs.values(copy_state=False):
+            m._computed = None  # else it only looks up the last value
+        theirs.compute()
+
+    return {
+        "torchtally": {"compute": ours.compute, "reset": ours.reset, "state_dict": ours.state_dict}[what],
+        "torchmetrics collection": {"compute": their_compute, "reset": theirs.reset, "state_dict": theirs.state_dict}[what],
+    }
+
+
+warnings.filterwarnings("ignore")
+
+WORKLOADS: dict[str, Callable[[], Ways]] = {
+    "mean of a tensor": functools.partial(mean, torch.tensor(1.5)),
+    "mean of a float": functools.partial(mean, 1.5),
+    "five, micro, 128×1000": lambda: five(*_scores(128, 1000), 1000, "micro"),
+    "five, macro, 128×1000": lambda: five(*_scores(128, 1000), 1000, "macro"),
+    "five, micro, 32×10": lambda: five(*_scores(32, 10), 10, "micro"),
+    "five, macro, 32×10": lambda: five(*_scores(32, 10), 10, "macro"),
+    "five, macro, labels of 128,256": functools.partial(labels, 128256),
+    "five, micro, bf16 4096×32000": functools.partial(language_model, "micro"),
+    "five, macro, bf16 4096×32000": functools.partial(language_model, "macro"),
+    "confusion of 1000 classes": confusion,
+    "fifty means of tensors": functools.partial(many_means, True),
+    "fifty means of floats": functools.partial(many_means, False),
+    "compute": functools.partial(lifecycle, "compute"),
+    "reset": functools.partial(lifecycle, "reset"),
+    "state_dict": functools.partial(lifecycle, "state_dict"),
+}

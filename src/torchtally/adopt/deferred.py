@@ -1,0 +1,204 @@
+"""Any metric, fed in blocks: an update that waits for the device drains its queue once in N steps, not in each."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..errors import TallyError
+
+_STATES = ("metric_state", "update_count", "_update_count", "update_called")
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The arguments of one update, and the modes it was called under: they decide about dtypes and about the states it leaves."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    size: int
+    inference: bool = field(default_factory=torch.is_inference_mode_enabled)
+    autocast: tuple[tuple[str, torch.dtype], ...] = field(default_factory=lambda: _autocast())
+
+
+def _autocast() -> tuple[tuple[str, torch.dtype], ...]:
+    return tuple((kind, torch.get_autocast_dtype(kind)) for kind in ("cuda", "cpu") if torch.is_autocast_enabled(kind))
+
+
+class Deferred(nn.Module):
+    """A metric whose updates run every `every` steps and whenever its value, its state or itself is asked for; values are those of the metric.
+
+    `metric` is anything with `update` and `compute`: a metric or collection of torchmetrics or torchtally, or a user's own. `update` copies the
+    tensors (and arrays) it is given, without gradients and on their device, and returns; the caller may overwrite them. After `every` of them, or
+    when the copies exceed `max_bytes`, the metric is fed with all. Its update then waits as often as ever, but only the first of a block finds work
+    queued on the device. An error of the metric therefore comes up to `every` steps late; the batch it is about is dropped, the others are kept.
+
+    `forward` returns the value on the batch, so it feeds the metric at once and costs what the metric's own costs: call `update` in a hot loop.
+    `reset` drops what waits. Attributes are the metric's; methods among them are given after feeding. Copying, pickling, moving and saving feed first.
+
+    >>> from torchmetrics import MeanMetric
+    >>> loss = Deferred(MeanMetric(), every=100)
+    >>> for value in torch.arange(5.0):
+    ...     loss.update(value)
+    >>> loss.pending, loss.compute()
+    (5, tensor(2.))
+    """
+
+    _defaults: Mapping[str, Any] = {}  # torchmetrics' collections share states by assigning them, which would miss the metric
+
+    def __init__(self, metric: Any, every: int = 16, max_bytes: int = 256 * 2**20) -> None:
+        super().__init__()
+        for name in ("update", "compute"):
+            if not callable(getattr(metric, name, None)):
+                raise TallyError(f"Deferred: {type(metric).__name__} has no {name}(); expected a metric or a collection of metrics.")
+        for name, number in (("every", every), ("max_bytes", max_bytes)):
+            if not isinstance(number, int) or number < 1:
+                raise TallyError(f"Deferred: {name} is {number!r}; expected a whole number of at least 1.")
+        self.metric = metric
+        self.every = every
+        self.max_bytes = max_bytes
+        self._waiting: deque[_Batch] = deque()
+        self.pending_bytes = 0
+        _register()
+
+    # ---- what a metric does
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Keep a copy of a batch; feed the metric when it is time."""
+        memo: dict[int, Any] = {}
+        with torch.no_grad():
+            kept = tuple([_copied(x, memo) for x in args])
+            named = {name: _copied(x, memo) for name, x in kwargs.items()}
+        size = sum(_size(x) for x in memo.values())
+        self._waiting.append(_Batch(kept, named, size))
+        self.__dict__["pending_bytes"] += size  # nn.Module's own way of setting costs a microsecond
+        if len(self._waiting) >= self.every or self.pending_bytes > self.max_bytes:
+            self.flush()
+
+    def flush(self) -> None:
+        """Feed the metric with all that waits."""
+        waiting = self._waiting
+        while waiting:
+            batch = waiting.popleft()
+            self.__dict__["pending_bytes"] -= batch.size
+            try:
+                with _modes(batch):
+                    self.metric.update(*batch.args, **batch.kwargs)
+            except Exception as error:
+                if hasattr(error, "add_note"):  # Python 3.11
+                    error.add_note(f"Deferred: raised by an update of {len(waiting) + 1} steps ago; its batch was dropped.")
+                raise
+
+    def compute(self) -> Any:
+        """The metric's value over all batches."""
+        self.flush()
+        return self.metric.compute()
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The metric's value on this batch, which is also accumulated. Not deferred."""
+        self.flush()
+        return self.metric(*args, **kwargs)
+
+    def reset(self) -> None:
+        """Forget everything, also what waits."""
+        self._waiting.clear()
+        self.pending_bytes = 0
+        self.metric.reset()
+
+    @property
+    def pending(self) -> int:
+        """How many batches wait."""
+        return len(self._waiting)
+
+    def clone(self) -> Deferred:
+        """A copy with the same totals and nothing shared."""
+        self.flush()
+        metric = self.metric.clone() if hasattr(self.metric, "clone") else copy.deepcopy(self.metric)
+        return Deferred(metric, self.every, self.max_bytes)
+
+    # ---- what a module does
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        self.flush()
+        if not isinstance(self.metric, nn.Module) and callable(move := getattr(self.metric, "to", None)):
+            self.metric = move(fn(torch.empty(0)).device)  # torcheval's metrics are no modules
+        return super()._apply(fn, recurse)
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        self.flush()
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self.flush()  # what is not loaded keeps what it has seen
+        super()._load_from_state_dict(*args, **kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.flush()
+        return self.__dict__
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "metric" or name.startswith("__"):
+                raise
+        metric = self.metric
+        if self._waiting and (name in _STATES or name in getattr(metric, "_defaults", ()) or callable(getattr(metric, name))):
+            self.flush()
+        return getattr(metric, name)
+
+    def __getitem__(self, name: Any) -> Any:
+        self.flush()
+        return self.metric[name]
+
+    def __repr__(self) -> str:
+        return f"Deferred({self.metric!r}, every={self.every})"
+
+
+def _copied(x: Any, memo: dict[int, Any]) -> Any:
+    """Its tensors and arrays copied, without gradients; lists, tuples and dicts around them made anew."""
+    if id(x) in memo:
+        return memo[id(x)]
+    if isinstance(x, Tensor):
+        memo[id(x)] = tensor = x.detach().clone()
+        return tensor
+    if isinstance(x, np.ndarray):
+        memo[id(x)] = array = x.copy()
+        return array
+    if isinstance(x, tuple):
+        items = [_copied(e, memo) for e in x]
+        return type(x)(*items) if hasattr(x, "_fields") else tuple(items)
+    if isinstance(x, (list, deque)):
+        return type(x)(_copied(e, memo) for e in x)
+    if type(x) is dict:
+        return {key: _copied(e, memo) for key, e in x.items()}
+    return x
+
+
+def _size(x: Any) -> int:
+    return int(x.element_size() * x.numel() if isinstance(x, Tensor) else x.nbytes)
+
+
+@contextlib.contextmanager
+def _modes(batch: _Batch) -> Iterator[None]:
+    """The modes of the time of the update, whatever they are now."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(batch.inference))
+        then, now = dict(batch.autocast), dict(_autocast())
+        for kind in {*then, *now}:
+            stack.enter_context(torch.autocast(kind, dtype=then.get(kind), enabled=kind in then))
+        yield
+
+
+def _register() -> None:
+    """Lightning and torchmetrics' collections ask whether it is a metric of torchmetrics."""
+    register = getattr(getattr(sys.modules.get("torchmetrics"), "Metric", None), "register", None)
+    if register is not None:
+        register(Deferred)

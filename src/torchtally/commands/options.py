@@ -1,0 +1,22 @@
+"""What subcommands share in how they read their arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperCommand
+
+
+class RunsAScript(TyperCommand):
+    """Options end at the first word that is none: all that follows belongs to the user's script. A bare `--json` means `--json=-`, standard output."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.allow_interspersed_args = False
+        takes_value = {name for p in self.params if not getattr(p, "is_flag", True) for name in p.opts} - {"--json"}
+        words = list(args)
+        position = 0
+        while position < len(words) and words[position].startswith("-") and words[position] != "--":
+            if words[position] == "--json":
+                words[position] = "--json=-"
+            position += 1 + (words[position] in takes_value)
+        return super().parse_args(ctx, words)

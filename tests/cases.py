@@ -1,0 +1,146 @@
+"""Every metric with batches to feed it: what the laws run over. A metric that is not here fails test_laws.py."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import torchtally as tt
+from torchtally import classification as c
+
+Batch = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A metric and a maker of batches of n elements. `ordered`: the value depends on the order of the data, by definition."""
+
+    name: str
+    make: Callable[[], tt.Metric]
+    batch: Callable[[int, torch.Generator], Batch]
+    ordered: bool = False
+    grows: bool = False  # memory grows with the data, by definition
+    tolerance: float = 1e-6
+
+
+def batches(case: Case, sizes: tuple[int, ...] = (7, 1, 12), seed: int = 0) -> list[Batch]:
+    generator = torch.Generator().manual_seed(seed)
+    return [case.batch(n, generator) for n in sizes]
+
+
+def numbers(n: int, g: torch.Generator) -> Batch:
+    return (torch.randn(n, generator=g),)
+
+
+def weighted_numbers(n: int, g: torch.Generator) -> Batch:
+    return torch.randn(n, generator=g), torch.rand(n, generator=g)
+
+
+def scores(n: int, g: torch.Generator, classes: int = 5) -> Batch:
+    return torch.randn(n, classes, generator=g), torch.randint(0, classes, (n,), generator=g)
+
+
+def padded_scores(n: int, g: torch.Generator) -> Batch:
+    preds, target = scores(n, g)
+    return preds, target.masked_fill(torch.rand(n, generator=g) < 0.3, -1)
+
+
+def labels(n: int, g: torch.Generator) -> Batch:
+    return torch.randint(0, 5, (n,), generator=g), torch.randint(0, 5, (n,), generator=g)
+
+
+def images(n: int, g: torch.Generator) -> Batch:
+    return torch.randn(n, 5, 2, 3, generator=g), torch.randint(0, 5, (n, 2, 3), generator=g)
+
+
+def yes_no(n: int, g: torch.Generator) -> Batch:
+    return torch.rand(n, generator=g), torch.randint(0, 2, (n,), generator=g)
+
+
+def yes_no_images(n: int, g: torch.Generator) -> Batch:
+    return torch.rand(n, 2, 3, generator=g), torch.randint(0, 2, (n, 2, 3), generator=g)
+
+
+def multilabel(n: int, g: torch.Generator) -> Batch:
+    return torch.rand(n, 4, generator=g), torch.randint(0, 2, (n, 4), generator=g)
+
+
+def multilabel_images(n: int, g: torch.Generator) -> Batch:
+    return torch.rand(n, 4, 3, generator=g), torch.randint(0, 2, (n, 4, 3), generator=g)
+
+
+def _rates() -> list[Case]:
+    """The rates of every task in all their forms."""
+    found = []
+    for name in (
+        "Accuracy",
+        "Precision",
+        "Recall",
+        "F1Score",
+        "FBetaScore",
+        "Specificity",
+        "NegativePredictiveValue",
+        "HammingDistance",
+        "StatScores",
+    ):
+        extra = {"beta": 2.0} if name == "FBetaScore" else {}
+        binary, multiclass, many = (getattr(c, task + name) for task in ("Binary", "Multiclass", "Multilabel"))
+
+        def add(
+            label: str, cls: type, batch: Any, grows: bool = False, *, name: str = name, extra: dict[str, Any] = extra, **options: Any
+        ) -> None:
+            found.append(
+                Case(f"{cls.__name__}-{label}" if label else cls.__name__, functools.partial(cls, **extra, **options), batch, grows=grows)
+            )
+
+        add("", binary, yes_no)
+        add("samplewise", binary, yes_no_images, True, multidim_average="samplewise")
+        for average in ("micro", "macro", "weighted", "none"):
+            add(average, multiclass, scores, num_classes=5, average=average)
+            add(average, many, multilabel, num_labels=4, average=average)
+        add("labels", multiclass, labels, num_classes=5)
+        add("images", multiclass, images, num_classes=5)
+        add("top2", multiclass, scores, num_classes=5, top_k=2)
+        add("padded", multiclass, padded_scores, num_classes=5, ignore_index=-1)
+        add("padded-micro", multiclass, padded_scores, num_classes=5, ignore_index=-1, average="micro")
+        add("ignored", multiclass, scores, num_classes=5, ignore_index=2)
+        add("samplewise", multiclass, images, True, num_classes=5, multidim_average="samplewise")
+        add("samplewise-micro", multiclass, images, True, num_classes=5, multidim_average="samplewise", average="micro")
+        add("images", many, multilabel_images, num_labels=4)
+        add("samplewise", many, multilabel_images, True, num_labels=4, multidim_average="samplewise")
+        add("ignored", many, multilabel, num_labels=4, ignore_index=0)
+    return found
+
+
+CASES: list[Case] = [
+    Case("MeanMetric", tt.MeanMetric, numbers),
+    Case("MeanMetric-weighted", tt.MeanMetric, weighted_numbers),
+    Case("MeanMetric-disable", functools.partial(tt.MeanMetric, nan_strategy="disable"), numbers),
+    Case("SumMetric", tt.SumMetric, numbers, tolerance=1e-5),
+    Case("MaxMetric", tt.MaxMetric, numbers),
+    Case("MinMetric", tt.MinMetric, numbers),
+    Case("CatMetric", tt.CatMetric, numbers, ordered=True, grows=True),
+    Case("BinaryConfusionMatrix", c.BinaryConfusionMatrix, yes_no),
+    Case("BinaryConfusionMatrix-true", functools.partial(c.BinaryConfusionMatrix, normalize="true"), yes_no),
+    Case("MulticlassConfusionMatrix", functools.partial(c.MulticlassConfusionMatrix, num_classes=5), scores),
+    Case("MulticlassConfusionMatrix-all", functools.partial(c.MulticlassConfusionMatrix, 5, -1, "all"), padded_scores),
+    Case("MultilabelConfusionMatrix", functools.partial(c.MultilabelConfusionMatrix, num_labels=4), multilabel),
+    *_rates(),
+]
+
+
+class Elsewhere(Tensor):
+    """A CPU tensor that is not the host's to look into: metrics take the form they take on a device."""
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+def elsewhere(batch: Batch) -> Batch:
+    return tuple(x.as_subclass(Elsewhere) if isinstance(x, Tensor) else x for x in batch)
