@@ -6,6 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.overrides import BaseTorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchtally.stalls import pretend_cuda
 
@@ -34,17 +36,32 @@ def test_fast_gives_noise_of_the_right_shape_and_says_so():
     assert any(note.startswith("fast") for note in recorder.notes)
 
 
+class Dispatch(TorchDispatchMode):
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+
 @pytest.mark.slow
-def test_an_operator_costs_less_than_30_us_more():
-    def best(x):
-        def once(times=1000):
-            start = time.thread_time()
-            for _ in range(times):
-                torch.add(x, x)
-            return (time.thread_time() - start) / times
+def test_an_operator_costs_little_more_than_seeing_it():
+    """The absolute figure is the benchmark's: a busy machine would blur it here."""
 
-        return min(once() for _ in range(20))
+    def once(x, times=500):
+        start = time.thread_time()
+        for _ in range(times):
+            torch.add(x, x)
+        return (time.thread_time() - start) / times
 
-    plain = best(torch.ones(4))
+    seen, pretended, x = [], [], torch.ones(4)
     with pretend_cuda():
-        assert best(torch.ones(4, device="cuda")) - plain < 30e-6
+        y = torch.ones(4, device="cuda")
+    for _ in range(30):
+        with Dispatch(), BaseTorchFunctionMode():
+            seen.append(once(x))
+        with pretend_cuda():
+            once(y, 1)
+            pretended.append(once(y))
+    assert min(pretended) < 2.5 * min(seen)

@@ -6,20 +6,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ... import catalogue
 from .asserts import keep_fault
-from .memory import HOST, NoFunctions, class_of, index_of, is_pinned, pin, place
+from .memory import HOST, INDEX, NoFunctions, class_of, index_of, is_pinned, pin, place, storage_of
 from .metering import held, metered
 from .refusals import may_mix, refuse_mixed
-from .session import SESSIONS, STATE, TorchCall, asks_for_device, index_of_device, note, tell
+from .session import ON, STATE, TorchCall, asks_for_device, index_of_device, tell
 from .shapes import run_on_shapes
 from .substitutes import substitute
 
 _function_depth: Any = torch._C._len_torch_function_stack
-_UNSEEN = object()
-
 BACKWARD = object()  # stands for the autograd engine as the function of a `TorchCall`
 
 
@@ -55,10 +54,13 @@ def describe(function: Any) -> Operator:
 
 def _collect(values: Any, tensors: list[Tensor]) -> None:
     for value in values:
-        if isinstance(value, Tensor):
+        kind = type(value)
+        if kind is Tensor or kind is Parameter:
             tensors.append(value)
-        elif isinstance(value, (list, tuple)):
+        elif kind is list or kind is tuple:
             _collect(value, tensors)
+        elif isinstance(value, Tensor):
+            tensors.append(value)
 
 
 class DeviceMode(TorchDispatchMode):
@@ -75,11 +77,17 @@ class DeviceMode(TorchDispatchMode):
         if operator.composite:
             with self:
                 return function.decompose(*args, **kwargs)
-        with held():  # what is done here is no part of the program
-            if _function_depth():
-                with NoFunctions():
-                    return self.run(function, operator, args, kwargs)
-            return self.run(function, operator, args, kwargs)
+        if ON.metered:
+            with held():  # what is done here is no part of the program
+                return self.without_functions(function, operator, args, kwargs)
+        return self.without_functions(function, operator, args, kwargs)
+
+    def without_functions(self, function: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run an operator where what is done for it is not seen as a call of PyTorch's interface."""
+        if _function_depth():
+            with NoFunctions():
+                return self.run(function, operator, args, kwargs)
+        return self.run(function, operator, args, kwargs)
 
     def run(self, function: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors: list[Tensor] = []
@@ -90,15 +98,19 @@ class DeviceMode(TorchDispatchMode):
             return collective(function, operator, tensors, args, kwargs)
         device = HOST
         mixed = False
-        first = _UNSEEN
+        first = None
         for tensor in tensors:
-            index = index_of(tensor)
+            try:
+                index = INDEX[type(storage_of(tensor))]
+            except (RuntimeError, NotImplementedError, KeyError):
+                index = index_of(tensor)
             if index != first:
-                if first is not _UNSEEN:
+                if first is None:
+                    first = index
+                else:
                     mixed = True
-                first = index
-            if device == HOST:
-                device = index
+                if device == HOST:
+                    device = index
         if mixed:
             adopt_or_refuse(operator, function, tensors, args, kwargs)
         if operator.creates:
@@ -113,11 +125,12 @@ class DeviceMode(TorchDispatchMode):
         if operator.told and not STATE.muted and not (operator.packet == "_local_scalar_dense" and only_checked_by_cpu()):
             waits = tell(operator.name, args, kwargs, operator.overload)
         result = perform(function, operator, args, kwargs, device)
-        if STATE.graph is not None:
-            STATE.graph.add(function, args, kwargs, result)
         if operator.packet != "copy_" or index_of(args[0]) != HOST:
             put(result[0] if operator.packet == "_pack_padded_sequence" else result, device)  # batch sizes stay on the host
-        metered(function, operator.packet, args, kwargs, result, waits)
+        if STATE.graph is not None:
+            STATE.graph.add(function, args, kwargs, result)
+        if ON.metered:
+            metered(function, operator.packet, args, kwargs, result, waits)
         return result
 
     def create(
@@ -151,7 +164,7 @@ class DeviceMode(TorchDispatchMode):
                 STATE.graph.add(function, args, kwargs, result)
         elif pinned or (device != HOST and kwargs.get("non_blocking")):
             pin(result)
-        if target != HOST or device != HOST:
+        if ON.metered and (target != HOST or device != HOST):
             metered(function, operator.packet, args, kwargs, result, waits)
         return result
 
@@ -166,7 +179,7 @@ def collective(function: Any, operator: Operator, tensors: list[Tensor], args: t
 
 def perform(function: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], device: int) -> Any:
     """Run an operator's kernel: on shapes alone, otherwise than asked, or as it is."""
-    if any(session.shapes for session in SESSIONS):
+    if ON.shapes:
         return run_on_shapes(function, args, kwargs)
     try:
         return operator.substitute(function, args, kwargs) if operator.substitute else function(*args, **kwargs)
@@ -205,7 +218,7 @@ def put(result: Any, index: int) -> None:
     """Put results on a device."""
     if isinstance(result, Tensor):
         place(result, index)
-    elif isinstance(result, (tuple, list)):
+    elif type(result) is tuple or type(result) is list:
         for value in result:
             put(value, index)
 
@@ -235,5 +248,3 @@ def _has_host_tensor(call: TorchCall) -> bool:
     _collect(call.kwargs.values(), tensors)
     return any(index_of(tensor) == HOST for tensor in tensors)
 
-
-__all__ = ["BACKWARD", "SESSIONS", "DeviceMode", "device_of_call", "note", "put"]

@@ -22,7 +22,7 @@ from .functions import CallMode
 from .graphs import patch_graphs
 from .operators import OPERATORS, DeviceMode
 from .saving import patch_storage
-from .session import FAULTS, SESSIONS, STATE, Patches, Session
+from .session import FAULTS, ON, SESSIONS, STATE, Patches, Session
 from .tensors import patch_tensor
 from .types import patch_types
 from .unseen import patch_unseen
@@ -65,12 +65,18 @@ def pretend_cuda(
             stack.enter_context(recorder)
         first = not SESSIONS
         SESSIONS.append(session)
-        stack.callback(SESSIONS.remove, session)
+        stack.callback(_close, session)
+        ON.update()
         if first:
             _open(stack)
         if price is not None and meter is not None:
             stack.enter_context(meter.counter)
         yield recorder
+
+
+def _close(session: Session) -> None:
+    SESSIONS.remove(session)
+    ON.update()
 
 
 def _open(stack: contextlib.ExitStack) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,13 +15,13 @@ from ...price.meter import Meter
 from .memory import HOST, is_pinned, where
 
 
-class TorchCall(NamedTuple):
+class TorchCall:
     """A call of PyTorch's Python interface. `target` is the device it was asked to put its result on, None where it was not asked."""
 
-    function: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    target: int | None = None
+    __slots__ = ("args", "function", "kwargs", "target")
+
+    def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], target: int | None = None) -> None:
+        self.function, self.args, self.kwargs, self.target = function, args, kwargs, target
 
 
 class ThreadState(threading.local):
@@ -57,7 +57,19 @@ class Session:
             notes.append(text)
 
 
+class Switches:
+    """What any open session asks for, looked up at every operator."""
+
+    fast = shapes = metered = False
+
+    def update(self) -> None:
+        self.fast = any(session.fast for session in SESSIONS)
+        self.shapes = any(session.shapes for session in SESSIONS)
+        self.metered = any(session.meter is not None for session in SESSIONS)
+
+
 SESSIONS: list[Session] = []
+ON = Switches()
 FAULTS: dict[int, str] = {}  # by device: what an asynchronous kernel found wrong, raised at every wait from then on
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .session import SESSIONS
+from .session import ON
 
 PRODUCTS = frozenset(
     ["mm", "addmm", "bmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "vdot", "addr", "convolution", "_convolution", "convolution_backward", "convolution_overrideable", "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention_for_cpu_backward", "_scaled_dot_product_attention_math", "_addmm_activation", "linear", "linear_backward", "mkldnn_rnn_layer"]
@@ -25,7 +25,7 @@ def substitute(packet: str) -> Run | None:
 
 def _product(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A product. Half precision computes in float32 and rounds once, as tensor cores do; a CPU needs twenty times as long to do it in half."""
-    if any(session.fast for session in SESSIONS):
+    if ON.fast:
         return _noise(function, args, kwargs)
     half = next((value.dtype for value in args if isinstance(value, Tensor) and value.dtype in HALF), None)
     if half is None or "out" in kwargs:
