@@ -15,6 +15,7 @@ COMMANDS: dict[str, str] = {
     "bench": "Measure what collecting metrics costs a training loop. Example: torchtally bench --steps 50 --json bench.json",
     "check": "Run a script on a pretend GPU and list every place where the host would wait for a real one.",
     "stalls": "Read profiler traces: which lines stalled the device, and what that cost.",
+    "list": "List the metrics and what they are.",
     "diff": "Compare two reports: which stalls appeared, went or changed.",
 }
 """Subcommand → what it does; its file here has the same name. Files are imported only when their command is called or helped with."""

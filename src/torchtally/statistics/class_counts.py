@@ -79,9 +79,9 @@ class Labels(Input):
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         preds, target = batch
         shape, given = target.shape, preds.shape
-        if target.dtype is torch.int64 and preds.dtype is torch.float32 and given == (*shape, self.classes) and len(shape) == 1:
-            if not self.per_sample and host_visible(preds, target):
-                return self._take_on_host(strict, preds, target, True)  # the common case, without the longer way to the same
+        usual = target.dtype is torch.int64 and preds.dtype is torch.float32 and given == (*shape, self.classes) and len(shape) == 1
+        if usual and not self.per_sample and host_visible(preds, target):
+            return self._take_on_host(strict, preds, target, True)  # without the longer way to the same
         _integers("target", target)
         scored = len(given) == len(shape) + 1
         if scored:
@@ -138,7 +138,7 @@ class Labels(Input):
                     nan_row = row_argmax(preds[torch.from_numpy(keep)])[1] if len(y) else None
         bound = self._bound(preds, scored)
         if len(y):
-            if nan_row is not None or _out_of_range(y, bound) or not scored and _out_of_range(p, bound):
+            if nan_row is not None or _out_of_range(y, bound) or (not scored and _out_of_range(p, bound)):
                 if strict:
                     raise self._impossible(y, None if scored else p, bound, nan_row)
                 return self._take_on_device(strict, preds, target, scored)
