@@ -135,6 +135,11 @@ def place(tensor: Tensor, index: int) -> None:
         return
     if type(storage) is not cls and type(storage) in _INDEX and storage.device.type != "meta":
         storage.__class__ = cls
+        PLACED[0] += 1
+
+
+PLACED = [0]
+"""How many storages were put on a device so far: whether a program used one at all."""
 
 
 def pin(tensor: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from ...recorder import Recorder
 from .cuda import patch_cuda
 from .engine import patch_engine
 from .functions import CallMode
+from .memory import PLACED
 from .operators import OPERATORS, DeviceMode
 from .saving import patch_storage
 from .session import FAULTS, SESSIONS, STATE, Patches, Session
@@ -55,9 +56,16 @@ def pretend_cuda(
         stack.callback(SESSIONS.remove, session)
         if first:
             _open(stack)
+        stack.callback(_tell_of_work, recorder, PLACED[0])
         if price is not None and meter is not None:
             stack.enter_context(meter.counter)
         yield recorder
+
+
+def _tell_of_work(recorder: Any, placed: int) -> None:
+    """The recorder learns that something was on the device, though it may never have waited."""
+    if PLACED[0] > placed:
+        recorder.device_work = True
 
 
 def _open(stack: contextlib.ExitStack) -> None:
