@@ -15,7 +15,7 @@ from .formula import Formula, check_all, named, reduced
 from .ledger import Ledger
 from .metric import Metric, _saving, parameters_of, required_of, saving_all
 from .pending import Pending
-from .statistic import in_functorch, map_tensors, may_wait
+from .statistic import host_visible, in_functorch, map_tensors, may_wait
 from .statistics import Average
 from .statistics.averages import ScalarRows, add_scalars, read_scalars
 
@@ -215,19 +215,22 @@ class MetricCollection(nn.Module):
         taken: list[tuple[int, Any, Any]] = []
         rows: list[tuple[Sequence[int], Sequence[float | None]]] = []
         j = 0
+        group: tuple[int, ...] = ()
+        scalars: list[Any] = []
         try:
             for j, places, take in plan.inputs:
                 batch = [x.detach() if isinstance(x := values[p], Tensor) and x.requires_grad else x for p in places]
                 ledger.accept(j, batch, "the collection")
                 taken.append((j, *take(ledger.strict[j], *batch)))
             for strategy, group, places, columns in plan.scalars:
+                j = -1
                 scalars = [values[p] for p in places]
                 numbers, rest = read_scalars(strategy, scalars, eager=not in_functorch())
                 rows.append((group, numbers))
                 if rest:
                     taken += self._take_rest(ledger, group, scalars, rest, columns)
         except Exception as error:
-            raise named(error, self._names_of(j)) from error.__cause__
+            raise named(error, self._names_of(j if j >= 0 else self._refused(group, scalars))) from error.__cause__
         for j, key, piece in taken:
             if j < 0:
                 ledger.add_row(key, piece[0])
@@ -239,6 +242,14 @@ class MetricCollection(nn.Module):
         if not plan.apart:
             return []
         return [(m, [values[p] for p in places], {n: values[p] for n, p in given.items()}) for m, places, given in plan.apart]
+
+    def _refused(self, group: tuple[int, ...], scalars: list[Any]) -> int:
+        """The input of the first of some averages that was given NaN, or no number."""
+        for i, x in zip(group, scalars):
+            number = isinstance(x, float | int) or (isinstance(x, Tensor) and host_visible(x))
+            if not number or bool(torch.as_tensor(x).isnan().any()):
+                return self.ledger.input_of(i)
+        return self.ledger.input_of(group[0])
 
     def _take_rest(self, ledger: Ledger, indices: tuple[int, ...], values: list[Any], rest: list[int], columns: ScalarRows) -> list[Any]:
         """Tensors among plain numbers: scalars of one dtype on a device stacked in one operator, the rest each by its input."""
@@ -340,10 +351,10 @@ class MetricCollection(nn.Module):
         values = {}
         for n, m in self._modules.items():
             if id(m) in read:
-                values[n] = read[id(m)]
+                values[n] = m._unfinished(read[id(m)])
             elif isinstance(m, Formula):
                 own = m.ledger.scratch() if m.emptied else m._total(m.ledger)
-                values[n] = m._read(own)
+                values[n] = m._unfinished(m._read(own))
                 faults += [(self._name(n), f) for f in m._faults(own)]
             else:
                 values[n] = m.compute()

@@ -150,6 +150,10 @@ class Formula(Metric):
         """Rounded once to the dtype of results, in memory of its own."""
         return map_tensors(value, self._round)
 
+    def _unfinished(self, value: Any) -> Any:
+        """What `fetch` copies to the host: the value, or an `Unfinished` where a part of the work would wait for the device."""
+        return value
+
     def _round(self, x: Tensor) -> Tensor:
         return x.to(self._dtype or torch.get_default_dtype()) if x.is_floating_point() else x
 
@@ -177,7 +181,7 @@ class Formula(Metric):
         With `reset=True` also starts afresh: what is fetched and what is counted from now on are one consistent cut.
         """
         ledger = self.ledger.scratch() if self.emptied else self._total(self.ledger)
-        value = self._read(ledger)
+        value = self._unfinished(self._read(ledger))
         pending = Pending(value, [(type(self).__name__, f) for f in self._faults(ledger)])
         if reset:
             self.reset()
