@@ -65,13 +65,8 @@ def test_row_argmax_of_large_matrices():
     for dtype in FLOATS:
         for rows, columns in ((300, 20), (3, 5000), (1, 300_000), (5000, 2)):
             scores = torch.randn(rows, columns, generator=generator).to(dtype)
-            for spoil in (
-                lambda x: x,
-                lambda x: -x.abs() - 1,
-                lambda x: with_nan(x, [(rows // 2, columns - 1, True)]),
-                lambda x: with_nan(x, [(rows - 1, 0, False)]),
-            ):
-                x = spoil(scores.clone())
+            spoiled = [with_nan(scores.clone(), [(rows // 2, columns - 1, True)]), with_nan(scores.clone(), [(rows - 1, 0, False)])]
+            for x in (scores, -scores.abs() - 1, *spoiled):
                 best, nan_row = row_argmax(x)
                 np.testing.assert_array_equal(best, np.argmax(x.double().numpy(), 1))
                 bad = x.isnan().any(1)
