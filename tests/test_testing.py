@@ -154,7 +154,7 @@ def test_nothing_to_report_is_said(plugin):
     result.stdout.fnmatch_lines(["no test made the host wait for the GPU"])
 
 
-@pytest.mark.parametrize("mark", ["no_stalls(3)", "no_stalls(budget=3)"])
+@pytest.mark.parametrize("mark", ["no_stalls(3)", pytest.param("no_stalls(budget=3)", marks=pytest.mark.slow)])
 def test_a_mistake_in_the_mark_is_said(plugin, mark):
     result = plugin(text=f"import pytest\n@pytest.mark.{mark}\ndef test_it(): pass")
     assert "no_stalls got" in result.stdout.str() + result.stderr.str()

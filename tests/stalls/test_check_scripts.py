@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from torchtally.stalls.script import check_script
+from torchtally.stalls.selection import within_steps
 
 pytest.importorskip("torchtally.stalls.sources.pretend")
 torchmetrics = pytest.importorskip("torchmetrics")
@@ -79,6 +80,15 @@ def test_the_loop_that_started_this():
     per_update = Counter((s.metric, Path(s.inner.file).name, s.kind) for s in outcome.report.stalls if s.metric == "MeanMetric loss" and s.step is not None)
     assert per_update["MeanMetric loss", "aggregation.py", "read"] == 2 * 6
     assert not any(s.metric and s.kind == "read" and "Multiclass" in s.metric for s in outcome.report.stalls)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Lightning's own
+def test_a_real_trainer_of_lightning_reads_a_metric_at_every_step():
+    pytest.importorskip("lightning")
+    outcome = check_script(str(SCRIPTS / "lightning_fit.py"), steps=10)
+    assert not outcome.failed, outcome.traceback()
+    assert found(within_steps(outcome.report)) == expected(SCRIPTS / "lightning_fit.py", 10)
 
 
 def test_a_package_run_as_a_module(monkeypatch):

@@ -290,9 +290,32 @@ def test_the_program_ends_where_the_loop_turns_after_enough_steps(limit):
 def test_a_program_that_only_evaluates_ends_after_enough_batches():
     recorder = Recorder(limit=2)
     with pytest.raises(EnoughSteps), FakeSource(recorder), torch.no_grad():
-        for batch in DataLoader(torch.ones(9, 2), batch_size=1):
-            batch.sum().item()
-    assert recorder.steps == len(recorder.stalls) == 2
+        try:
+            for batch in DataLoader(torch.ones(9, 2), batch_size=1):
+                batch.sum().item()  # here: evaluated
+        finally:
+            torch.ones(()).item()  # here: way out
+    assert waits_by_step(recorder) == {0: ["evaluated"], 1: ["evaluated"], None: ["way out"]}
+
+
+def test_what_a_program_does_on_its_way_out_is_in_no_step():
+    recorder = Recorder(limit=2)
+    _model, optimiser = model_and_optimiser()
+
+    def train(loader):
+        for _ in loader:
+            torch.ones(()).item()  # here: trained
+            optimiser.step()
+
+    loader = DataLoader(torch.ones(9, 2), batch_size=1)
+    with pytest.raises(EnoughSteps), FakeSource(recorder):
+        recorder._ownership._known[HERE] = Owner.LIBRARY  # a loop that is not the user's is not traced: the loader ends it
+        try:
+            train(loader)
+        finally:
+            recorder._ownership._known[HERE] = Owner.USER
+            torch.ones(()).item()  # here: left
+    assert waits_by_step(recorder) == {0: ["trained"], 1: ["trained"], None: ["left"]}
 
 
 def test_computing_statistics_of_the_data_before_training_does_not_end_the_program():

@@ -15,7 +15,7 @@ from typing import Literal
 
 from .blame import Line
 
-What = Literal["fetching", "exhausted", "optimised", "turned", "marked"]
+What = Literal["fetching", "exhausted", "optimised", "turned", "marked", "ended"]
 Unit = Literal["optimiser steps", "batches", "marks"]
 
 
@@ -103,7 +103,7 @@ def _by_optimisers(events: list[Event], loop: Loop | None) -> StepTable:
                 stepped.clear()
             stepped.add(e.who)
             cut, after = 0, e.turn
-        elif e.what in ("turned", "fetching") and stepped and not cut:
+        elif e.what in ("turned", "fetching", "ended") and stepped and not cut:
             cut = e.turn
     return StepTable("optimiser steps", tuple(starts), cut or None, loop)
 
@@ -131,6 +131,8 @@ def _by_batches(events: list[Event]) -> StepTable:
             end = None
         elif e.what == "exhausted" and starts:
             end = starts.pop()
+        elif e.what == "ended":
+            end = e.turn
     return StepTable("batches", tuple(starts), end)
 
 

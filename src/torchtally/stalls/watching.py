@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType, FrameType, TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -127,7 +127,7 @@ class StepWatch:
         self._stop_tracing()
         self._end_if_enough()
         if self.limit is not None and self._batches >= self.limit and self._only_evaluates():
-            raise EnoughSteps
+            self._end()
         self._batches += 1
         self.log.add("fetching", id(iterator))
         if not self._stepped:
@@ -149,7 +149,11 @@ class StepWatch:
 
     def _end_if_enough(self) -> None:
         if self.limit is not None and self.made >= self.limit:
-            raise EnoughSteps
+            self._end()
+
+    def _end(self) -> NoReturn:
+        self.log.add("ended")  # what the program does on its way out is in no step
+        raise EnoughSteps
 
     def _tell(self) -> None:
         if self.on_step is not None:

@@ -1,0 +1,98 @@
+"""What a metric of torchmetrics has seen, as the slots of a statistic of torchtally."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..statistic import Statistic
+from ..statistics import Average, ClassCounts, Confusion, Extreme, Hits, LabelCounts, NumberSamples
+
+States = dict[str, Any]
+Slots = dict[str, Any]
+
+
+class Untranslatable(Exception):
+    """These states say too little, or something else; the message says what is missing."""
+
+
+def slots_of(statistic: Statistic, states: States) -> Slots:
+    """The totals of a statistic, by slot, from a metric's states by name."""
+    translate = TRANSLATIONS.get(type(statistic))
+    if translate is None:
+        raise Untranslatable("what it has seen cannot be taken over; adopt it before its first update or after reset()")
+    return translate(statistic, states)
+
+
+def _joined(state: Any) -> Tensor:
+    """A state of samples: a list of batches, or one tensor after they were gathered."""
+    return torch.cat([torch.atleast_1d(x) for x in state]) if isinstance(state, list) else torch.atleast_1d(state)
+
+
+def _average(statistic: Any, states: States) -> Slots:
+    if "sum_value" in states:
+        return {"total": states["sum_value"].double(), "weight": torch.zeros_like(states["sum_value"], dtype=torch.float64)}
+    return {"total": states["mean_value"].double(), "weight": states["weight"].double()}
+
+
+def _extreme(statistic: Any, states: States) -> Slots:
+    return {"best": states["max_value" if statistic.largest else "min_value"].double()}
+
+
+def _numbers(statistic: Any, states: States) -> Slots:
+    return {"value": list(states["value"]) if isinstance(states["value"], list) else [states["value"]]}
+
+
+def _positives(states: States, samplewise: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """tp, fp, tn, fn: one number or one per class; samples first where each has its own."""
+    names = ("tp", "fp", "tn", "fn")
+    if samplewise:
+        tp, fp, tn, fn = (_joined(states[n]) for n in names)
+    else:
+        tp, fp, tn, fn = (torch.atleast_1d(states[n]) for n in names)
+    return tp.long(), fp.long(), tn.long(), fn.long()
+
+
+def _hits(statistic: Any, states: States) -> Slots:
+    tp, _, _, fn = _positives(states, statistic.input.per_sample)
+    if statistic.input.per_sample:  # (N,), or (N, C) where torchmetrics keeps classes apart
+        rows = torch.stack([tp, tp + fn], 1)
+        return {"rows": [rows.flatten(2).sum(2) if rows.ndim > 2 else rows]}
+    return {"hit": tp.sum(), "seen": (tp + fn).sum()}
+
+
+def _class_counts(statistic: Any, states: States) -> Slots:
+    tp, fp, _, fn = _positives(states, statistic.input.per_sample)
+    if statistic.input.per_sample:
+        return {"rows": [torch.stack([tp, tp + fp, tp + fn], 1)]}
+    spare = tp.new_zeros(3, 2)
+    return {"counts": torch.cat([torch.stack([tp, tp + fp, tp + fn]), spare], 1)}
+
+
+def _label_counts(statistic: Any, states: States) -> Slots:
+    if "confmat" in states:  # (2, 2), or (L, 2, 2)
+        tn, fp, fn, tp = states["confmat"].long().reshape(-1, 4).unbind(1)
+    else:
+        tp, fp, tn, fn = _positives(states, statistic.input.per_sample)
+    counts = [tp, tp + fp, tp + fn, tp + fp + tn + fn]
+    if statistic.input.per_sample:
+        return {"rows": [torch.stack([c.reshape(len(c), -1) for c in counts], 1)]}
+    return {"counts": torch.stack([c.reshape(-1) for c in counts])}
+
+
+def _confusion(statistic: Any, states: States) -> Slots:
+    return {"matrix": torch.nn.functional.pad(states["confmat"].long(), (0, 2, 0, 2))}
+
+
+TRANSLATIONS: dict[type[Statistic], Callable[[Any, States], Slots]] = {
+    Average: _average,
+    Extreme: _extreme,
+    NumberSamples: _numbers,
+    Hits: _hits,
+    ClassCounts: _class_counts,
+    LabelCounts: _label_counts,
+    Confusion: _confusion,
+}
