@@ -83,12 +83,15 @@ class Wire:
 
 
 class PrivateWire(Wire):
-    """Gloo connections of our own between the ranks of a group, so that a read that goes on in a thread meets no collective of the user."""
+    """Gloo connections of our own between the ranks of a group, so that a read in a thread meets no collective of the user.
 
-    def __init__(self, channel: Channel, name: str = "") -> None:
-        store = dist.PrefixStore(f"torchtally/{channel.name}/{name}", channel.store())
+    It carries host tensors whatever the group's backend is, and makes no stream of a device wait for another rank.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        store = dist.PrefixStore(f"torchtally/{channel.name}", channel.store())
         timeout = datetime.timedelta(minutes=30)
-        self.own = dist.ProcessGroupGloo(store, channel.rank, channel.world, timeout)
+        self.own: Any = dist.ProcessGroupGloo(store, channel.rank, channel.world, timeout)
         super().__init__(self.own, channel.world)
 
     def _reduce(self, x: Tensor, operator: Any) -> Any:
@@ -108,10 +111,14 @@ class Channel:
         self.wire = Wire(group, self.world)
         self.name = group.group_name
         self.backends = _backends(group)
-        self.reads = 0
         self._unfinished: Flight | None = None
         self._thread: _Thread | None = None
         self._lock = threading.Lock()
+
+    @property
+    def fake(self) -> bool:
+        """Whether there are no other processes: torch's stand-in for a large world."""
+        return "fake" in self.backends.values()
 
     def store(self) -> Any:
         """The key-value store that the ranks met at: reachable when collectives are not."""
@@ -147,14 +154,6 @@ class Channel:
             result = flight.finish(deadline)
             self._unfinished = None
             return result
-
-    def detach(self, flight: Flight) -> None:
-        """Start a read of one collective that the caller does not wait for."""
-        with self._lock:
-            if self._unfinished is not None and self._unfinished.failed is None:
-                self._unfinished.finish(None)
-            self._unfinished = None
-            flight.start()
 
     def in_thread(self, flight: Flight) -> None:
         """Carry a read out in a thread, in the order in which reads were started."""
@@ -219,8 +218,8 @@ class Flight:
         except StopIteration as stop:
             self._result, self.done, self._left, self._work = stop.value, True, None, None
         except RankError as error:
-            self.failed = RankError(self._explain(str(error)))
-            raise self.failed from None
+            self.failed = error
+            raise
         except RuntimeError as error:
             self._lose(error)
 

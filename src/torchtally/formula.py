@@ -13,6 +13,7 @@ from .faults import Fault, report
 from .ledger import Clock, Key, Ledger
 from .metric import Metric, _saving, _seen
 from .pending import Pending
+from .reduction import Totals
 from .statistic import Slots, Statistic, loose, map_tensors
 from .together import Together, described, gathered_by, part_of_all
 
@@ -128,6 +129,7 @@ class Formula(Metric):
     def reset(self) -> None:
         """Forget everything. A shared ledger is cleared when the last of its members is reset; until then this one reads as empty."""
         ledger = self.ledger
+        read = ledger.reduced  # what was read stays for members that have not asked yet: ranks must not differ in when they read anew
         if not ledger.shared:
             ledger.reset()
         elif not self.emptied:
@@ -135,6 +137,8 @@ class Formula(Metric):
             ledger.emptied += 1
             if ledger.emptied == ledger.members:
                 ledger.reset()
+        ledger.reduced = read
+        self._read_again()
         self.__dict__.update(_forward_cache=None, _is_synced=False, _cache=None)
 
     # ---- reading
@@ -199,8 +203,12 @@ class Formula(Metric):
             started = together.start([(type(self).__name__, self)], self.process_group)
         if started is not None:
             flight, read = started
-            mine = read.places(self)
-            pending = Pending.after(flight, lambda totals: self._evaluated(totals.ledgers[mine[totals.apart]]))
+
+            def arrived(totals: Totals) -> Any:
+                read.totals = totals
+                return self._evaluated(read.ledger_of(self))
+
+            pending = Pending.after(flight, arrived)
         else:
             pending = Pending(*self._evaluated(self._whole()))
         if reset:
@@ -449,4 +457,3 @@ def check_all(faults: list[tuple[str, Fault]], values: Any) -> None:
 def check(name: str, faults: list[Fault], values: Any) -> None:
     """The same for one metric."""
     check_all([(name, f) for f in faults], values)
-

@@ -361,14 +361,16 @@ class Ledger:
         with torch.inference_mode(False), torch.no_grad():
             return self.twin({g: flat.clone() for g, flat in self.flats.items()}, {p: list(x) for p, x in self.samples.items()})
 
-    def twin(self, flats: dict[Group, Tensor], samples: dict[tuple[int, str], list[Tensor]]) -> Ledger:
-        """A ledger of the same layout with these totals."""
+    def twin(self, flats: dict[Group, Tensor], samples: dict[tuple[int, str], list[Tensor]], device: torch.device | None = None) -> Ledger:
+        """A ledger of the same layout with these totals, which lie on `device` (None: on ours)."""
         new = Ledger.__new__(Ledger)
         new.__dict__.update(self.__dict__)
+        if device is not None:
+            new.device, new.on_cpu = device, device.type == "cpu"
         new.flats, new.samples, new.known = flats, samples, {}
         new.lanes, new.lines, new.rows = [s.lane() for s, _ in self.keys], [Line() for _ in self.inputs], {}
         with torch.inference_mode(False):
-            new.clock = Clock(self.device)
+            new.clock = Clock(new.device)
             new.clock.count, new.clock.traced = self.clock.count, self.clock.traced
             if self.clock.traced:
                 new.clock.ticks.copy_(self.clock.ticks)

@@ -191,15 +191,48 @@ class Metric(nn.Module):
 
     def reset(self) -> None:
         """Forget everything."""
+        token = self.__dict__.get("_token")
         self._blank()
-        self.__dict__.update(_computed=None, _forward_cache=None, _is_synced=False, _cache=None)
+        self.__dict__.update(_computed=None, _forward_cache=None, _is_synced=False, _cache=None, _token=token)
+        self._read_again()
+
+    def _read_again(self) -> None:
+        collection = self._collection() if self._collection is not None else None
+        for together in (self._together, collection.together if collection is not None else None):
+            if together is not None:
+                together.again(self)
 
     def fetch(self, reset: bool = False) -> Pending:
         """The value as Python numbers, later: starts one copy to the host and returns at once. `reset=True` also starts afresh."""
-        pending = Pending(self.compute(), [])
+        started = None
+        if self._defaults and not self._modules and self.dist_sync_fn is None and self._to_sync():
+            started = Together(type(self).__name__).start([(type(self).__name__, self)], self.process_group)
+        if started is not None:
+            flight, read = started
+            stand_in = self._stand_in()
+
+            def arrived(totals: Any) -> Any:
+                read.totals = totals
+                return stand_in._value_of(read.states_of(self)), []
+
+            pending = Pending.after(flight, arrived)
+        else:
+            pending = Pending(self.compute(), [])
         if reset:
             self.reset()
         return pending
+
+    def _stand_in(self) -> Any:
+        """A metric to compute with other states, while this one goes on."""
+        new = type(self).__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        new.__dict__.update(_computed=None, _is_synced=False, _depth=0, sync_on_compute=False, compute_with_cache=False)
+        return new
+
+    def _value_of(self, ranks: list[dict[str, Any]]) -> Any:
+        """The value over the states of all ranks. For a stand-in, whose own states it overwrites."""
+        self.__dict__.update(self._combined_over(ranks))
+        return self.compute()
 
     # ---- states of users' metrics
     def add_state(self, name: str, default: Tensor | list[Any], dist_reduce_fx: Reduction = None, persistent: bool = False) -> None:
@@ -320,17 +353,19 @@ class Metric(nn.Module):
             ranks = read.states_of(self)
         else:
             ranks = _gathered_by(gather, self._snapshot(), group)
-        out = {}
-        for name, how in self._reductions.items():
-            parts = [r[name] for r in ranks]
-            out[name] = _moved(_reduce(how, parts, isinstance(self._defaults[name], list)), self._device)
-        return out
+        return self._combined_over(ranks)
+
+    def _combined_over(self, ranks: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            name: _moved(_reduce(how, [r[name] for r in ranks], isinstance(self._defaults[name], list)), self._device)
+            for name, how in self._reductions.items()
+        }
 
     def _read_ranks(self, group: Any) -> Read | None:
         """The totals of all ranks, of this metric and of those it is in a collection with."""
         collection = self._collection() if self._collection is not None and group is self.process_group else None
-        if collection is not None and self in collection.reading:
-            read: Read | None = collection.together.read(self, collection.readable, group, self.timeout)
+        if collection is not None and not self._is_synced:
+            read: Read | None = collection.together.read(self, functools.partial(collection.peers, self), group, self.timeout)
             return read
         if self._together is None:
             self.__dict__["_together"] = Together(type(self).__name__)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .distributed import Channel, PrivateWire, RankError, Steps, Wire
+from .distributed import Channel, RankError, Steps, Wire
 from .ledger import Group, Ledger
 from .statistic import Slots
 
@@ -33,6 +33,7 @@ SMALL = 1 << 16
 
 _ONE = 1 << 40  # one rank with a fault, above the number of its first update
 _LOW = (1 << 32) - 1
+_IN_NUMPY = (torch.int64, torch.float64, torch.float32)
 
 
 def digest_of(text: str) -> list[int]:
@@ -49,8 +50,8 @@ def _agree(sums: Sequence[float], world: int) -> bool:
 class Layout:
     """What the ranks must agree on. `lines` name each metric and what it is; `arrangement` says which of them share totals now."""
 
-    def __init__(self, lines: Iterable[tuple[str, str]], arrangement: str) -> None:
-        self.lines = list(lines)
+    def __init__(self, title: str, lines: Iterable[tuple[str, str]], arrangement: str) -> None:
+        self.title, self.lines = title, list(lines)
         self.text = "\n".join(f"{name}: {what}" for name, what in self.lines)
         pieces = [d for text in (self.text, arrangement) for d in _with_squares(digest_of(text))]
         self.fixed = [1.0, *map(float, pieces)]
@@ -70,12 +71,14 @@ class Plan:
         self.sizes = place if self.payload and world <= TABLE else None
         place += world if self.sizes is not None else 0
         # ---- what was kept out
-        self.faults = [(k, j) for k, ledger in enumerate(ledgers) for j in range(len(ledger.inputs)) if _fault_slots(ledger, j)]
+        self.faults = [
+            (k, j, *at) for k, ledger in enumerate(ledgers) for j in range(len(ledger.inputs)) if (at := _fault_places(ledger, j))
+        ]
         self.table, self.buckets = place, min(world, max(1, TABLE // max(len(self.faults), 1)))
         if place + len(self.faults) * (1 + self.buckets) > HEAD:
             self.buckets = 0
         place += len(self.faults) * (1 + self.buckets)
-        told = {(k, slots[0], slots[2]) for k, j in self.faults if (slots := _fault_slots(ledgers[k], j))}
+        told = {(k, first) for k, _, _, first in self.faults}
         # ---- sums in the head, the smallest first
         self.packed: list[tuple[int, Group, int, int]] = []
         self.alone: dict[Group, list[int]] = {}
@@ -91,7 +94,7 @@ class Plan:
         # ---- maxima and minima
         for k, ledger in enumerate(ledgers):
             for group, size in ledger.sizes.items():
-                inside = {(k, *slot) for slot, (g, _, _) in ledger.place.items() if g == group}
+                inside = {(k, (g, start)) for g, start, _ in ledger.place.values() if g == group}
                 if group[1] == "sum" or (self.buckets and inside <= told):
                     continue
                 if size * group[0].itemsize <= SMALL:
@@ -112,22 +115,16 @@ class Plan:
         return self._templates[key].clone()
 
 
-def _fault_slots(ledger: Ledger, j: int) -> tuple[int, str, str] | None:
-    """Where input `j` counts what it keeps out: its part, the slot of the count, the slot of the first update."""
+def _fault_places(ledger: Ledger, j: int) -> tuple[tuple[Group, int], tuple[Group, int]] | None:
+    """Where input `j` counts what it keeps out, and where it notes the first update that had some: buffer and place in it."""
     i = len(ledger.keys) + j
     input_, slots = ledger.inputs[j][0], ledger.views()[i]
     fault = input_.faults(slots)
     if fault is None:
         return None
-    names = {id(getattr(slots, name)): name for name in input_.slots()}
-    count, first = names.get(id(fault.count)), names.get(id(fault.first))
-    return (i, count, first) if count and first else None
-
-
-    @property
-    def one_collective(self) -> bool:
-        """Whether a read is over when the head has arrived."""
-        return not (self.alone or self.gathered or self.merged or self.payload)
+    places = {id(getattr(slots, name)): ledger.place[i, name][:2] for name in input_.slots()}
+    count, first = places.get(id(fault.count)), places.get(id(fault.first))
+    return (count, first) if count and first else None
 
 
 class Totals:
@@ -141,8 +138,8 @@ class Reduction:
     """One read of the totals of all ranks.
 
     `ledgers` are taken as they are now. Where ranks agree on the metrics but not on which of them share totals (one was updated or reset on
-    its own, on some ranks only), `apart(ledgers)` gives a ledger for each metric, and these are reduced instead. `aside`: over the host, on
-    connections of our own; `detached`: the caller goes on before the first collective is over.
+    its own, on some ranks only), `apart(ledgers)` gives a ledger for each metric, and these are reduced instead. `aside`: over the host, while
+    the caller goes on.
     """
 
     def __init__(
@@ -154,15 +151,15 @@ class Reduction:
         states: list[Any] | None = None,
         apart: Callable[[list[Ledger]], list[Ledger]] | None = None,
         aside: bool = False,
-        detached: bool = False,
     ) -> None:
-        self.channel, self.plan, self.layout, self.detached = channel, plan, layout, detached
-        self.number = channel.reads = channel.reads + 1
-        self.frozen = [ledger.frozen() for ledger in ledgers]
+        self.channel, self.plan, self.layout = channel, plan, layout
+        for ledger in ledgers:
+            ledger.fold()
+        self.ledgers = [ledger.frozen() for ledger in ledgers] if aside else list(ledgers)
         self.states, self.apart, self.aside = states, apart, aside
-        device = self.frozen[0].device if self.frozen else torch.device("cpu")
+        device = ledgers[0].device if ledgers else torch.device("cpu")
         self.device = torch.device("cpu") if aside else channel.device_for(device)
-        self.stream = self._side_stream(device) if aside or detached else None
+        self.stream = self._side_stream(device) if aside else None
 
     def _side_stream(self, device: torch.device) -> Any:
         """A stream that starts where the caller's is now, so that the caller's need not wait for other ranks."""
@@ -170,7 +167,7 @@ class Reduction:
             return None
         stream = torch.cuda.Stream(device)
         stream.wait_stream(torch.cuda.current_stream(device))
-        for ledger in self.frozen:
+        for ledger in self.ledgers:
             for x in [*ledger.flats.values(), *(x for pieces in ledger.samples.values() for x in pieces)]:
                 x.record_stream(stream)
         return stream
@@ -180,17 +177,17 @@ class Reduction:
         plan, world = self.plan, self.channel.world
         payload = self._payload() if plan.payload else None
         head = self._head(payload)
+        # All that will be sent is taken now: the ledgers may go on before the last collective is called.
         big = [(group, ks, self._joined(group, ks)) for group, ks in plan.alone.items()]
+        fixed = self._gatherable()
         yield wire.all_reduce(head)
         known: list[float] = head[: plan.table + len(plan.faults) * (1 + plan.buckets)].tolist()
         if not _agree(known[1:7], world):
-            raise RankError(self._differences(known))
+            raise RankError(f"{self.layout.title}: {self._differences(known)}")
         if not _agree(known[7:13], world):
             return (yield from self._all_apart(wire))
         works = [wire.all_reduce(flat, group[1]) for group, _, flat in big]
-        # ---- what is gathered, in one go with the samples if there are any
-        fixed = self._gatherable()
-        rows = None
+        rows = None  # what is gathered, in one go with the samples if there are any
         if payload is not None:
             largest, sizes = yield from self._largest(wire, known, payload)
             joined = torch.cat([*fixed, payload, payload.new_zeros(largest - payload.numel())])
@@ -210,50 +207,49 @@ class Reduction:
         if plan.sizes is not None and payload is not None:
             head[plan.sizes + self.channel.rank].fill_(float(payload.numel()))
         if plan.faults:
-            counts, firsts = [], []
-            for k, j in plan.faults:
-                i, count, first = _fault_slots(self.frozen[k], j)  # type: ignore[misc]  # the plan lists only those that have them
-                views = self.frozen[k].views()[i]
-                counts.append(getattr(views, count))
-                firsts.append(getattr(views, first))
-            count = torch.stack(counts).to(self.device)
-            table = head[plan.table : plan.table + len(plan.faults) * (1 + plan.buckets)].view(len(plan.faults), -1)
-            table[:, 0] = count
-            if plan.buckets:
-                first = torch.stack(firsts).to(self.device)
-                table[:, 1 + self.channel.rank % plan.buckets] = torch.where(count > 0, first + _ONE, 0).double()
+            self._put_faults(head[plan.table : plan.table + len(plan.faults) * (1 + plan.buckets)].view(len(plan.faults), -1))
+        host = head.numpy() if type(head) is Tensor and head.is_cpu else None
         for k, group, place, size in plan.packed:
-            flat = self.frozen[k].flats[group].to(self.device)
+            flat: Any = self.ledgers[k].flats[group]
+            into: Any = head
+            if host is not None and group[0] in _IN_NUMPY:
+                into, flat = host, flat.cpu().numpy()
+            else:
+                flat = flat.to(self.device)
             if group[0].is_floating_point:
-                head[place : place + size] = flat
+                into[place : place + size] = flat
             else:  # exact up to two million ranks: two halves of 32 bits, each a sum below 2 ** 53
-                wide = flat.long()
-                head[place : place + size] = wide & _LOW
-                head[place + size : place + 2 * size] = wide >> 32
+                into[place : place + size] = flat & _LOW
+                into[place + size : place + 2 * size] = flat >> 32
         return head
 
+    def _put_faults(self, table: Tensor) -> None:
+        plan, flats = self.plan, [ledger.flats for ledger in self.ledgers]
+        count = torch.stack([flats[k][group][start] for k, _, (group, start), _ in plan.faults])
+        table[:, 0] = count
+        if plan.buckets:
+            first = torch.stack([flats[k][group][start] for k, _, _, (group, start) in plan.faults])
+            table[:, 1 + self.channel.rank % plan.buckets] = torch.where(count > 0, first + _ONE, 0)
+
     def _joined(self, group: Group, ks: list[int]) -> Tensor:
-        flats = [self.frozen[k].flats[group].to(self.device) for k in ks]
-        return flats[0] if len(flats) == 1 else torch.cat(flats)
+        flats = [self.ledgers[k].flats[group] for k in ks]
+        return flats[0].to(self.device, copy=True) if len(flats) == 1 else torch.cat(flats).to(self.device)
 
     def _gatherable(self) -> list[Tensor]:
-        parts = [self.frozen[k].flats[group] for k, group in self.plan.gathered]
-        parts += [getattr(self.frozen[k].views()[i], name) for k, i, name in self._merged_slots()]
+        parts = [self.ledgers[k].flats[group] for k, group in self.plan.gathered]
+        parts += [getattr(self.ledgers[k].views()[i], name) for k, i, name in self._merged_slots()]
         return [_bytes(x.to(self.device)) for x in parts]
 
     def _merged_slots(self) -> list[tuple[int, int, str]]:
         return [
-            (k, i, name)
-            for k, i in self.plan.merged
-            for name, slot in self.frozen[k].keys[i][0].slots().items()
-            if slot.combine != "cat"
+            (k, i, name) for k, i in self.plan.merged for name, slot in self.ledgers[k].keys[i][0].slots().items() if slot.combine != "cat"
         ]
 
     def _payload(self) -> Tensor:
         """Samples and users' states as bytes: the length of a description, the description, and the samples' memory."""
         pieces: list[Tensor] = []
         described = []
-        for ledger in self.frozen:
+        for ledger in self.ledgers:
             for place in ledger.sampled:
                 samples = [x.contiguous() for x in ledger.samples[place]]
                 described.append(_runs(samples))
@@ -274,30 +270,25 @@ class Reduction:
 
     def _all_apart(self, wire: Wire) -> Steps:
         assert self.apart is not None
-        ledgers = self.apart(self.frozen)
+        ledgers = self.apart(self.ledgers)
         plan = Plan(ledgers, self.channel.world, self.states is not None)
-        aside = self.aside or self.detached
-        again = Reduction(self.channel, plan, Layout(self.layout.lines, "apart"), ledgers, self.states, aside=aside)
-        if self.detached:  # the user's collectives may come in between by now
-            wire = PrivateWire(self.channel, f"{self.number}")
+        again = Reduction(self.channel, plan, Layout(self.layout.title, self.layout.lines, "apart"), ledgers, self.states, aside=self.aside)
         totals = yield from again.steps(wire)
         totals.apart = True
         return totals
 
     # ---- what comes back
-    def _totals(
-        self, head: Tensor, known: list[float], big: list[Any], rows: Tensor | None, sizes: list[int], fixed: int
-    ) -> Totals:
+    def _totals(self, head: Tensor, known: list[float], big: list[Any], rows: Tensor | None, sizes: list[int], fixed: int) -> Totals:
         plan = self.plan
-        flats: list[dict[Group, Tensor]] = [{} for _ in self.frozen]
+        flats: list[dict[Group, Tensor]] = [{} for _ in self.ledgers]
         for k, group, place, size in plan.packed:
             if group[0].is_floating_point:
-                total = head[place : place + size].to(group[0], copy=True)
+                flats[k][group] = head[place : place + size].to(group[0], copy=True)
             else:
-                total = (head[place : place + size].long() + (head[place + size : place + 2 * size].long() << 32)).to(group[0])
-            flats[k][group] = total
+                low, high = head[place : place + 2 * size].long().view(2, size)
+                flats[k][group] = high.mul_(1 << 32).add_(low).to(group[0])
         for group, ks, joined in big:
-            for k, flat in zip(ks, joined.split([self.frozen[k].sizes[group] for k in ks])):
+            for k, flat in zip(ks, joined.split([self.ledgers[k].sizes[group] for k in ks])):
                 flats[k][group] = flat if len(ks) == 1 else flat.clone()
         states: list[list[Any]] = []
         pieces: list[list[list[Tensor]]] = []  # by rank, by sampled slot
@@ -305,12 +296,12 @@ class Reduction:
         if rows is not None:
             at = 0
             for k, group in plan.gathered:
-                size = self.frozen[k].sizes[group] * group[0].itemsize
+                size = self.ledgers[k].sizes[group] * group[0].itemsize
                 ranks = _typed(rows[:, at : at + size], group[0])
                 flats[k][group] = ranks.amax(0) if group[1] == "max" else ranks.amin(0)
                 at += size
             for k, i, name in self._merged_slots():
-                mine = getattr(self.frozen[k].views()[i], name)
+                mine = getattr(self.ledgers[k].views()[i], name)
                 size = mine.numel() * mine.element_size()
                 merged[k, i, name] = _typed(rows[:, at : at + size], mine.dtype).view(-1, *mine.shape)
                 at += size
@@ -319,21 +310,22 @@ class Reduction:
                     found, theirs = _unpacked(row[:size])
                     pieces.append(found)
                     states.append(theirs)
-        out = [self._ledger(k, flats[k], merged, pieces) for k in range(len(self.frozen))]
+        out = [self._ledger(k, flats[k], merged, pieces) for k in range(len(self.ledgers))]
         width = 1 + plan.buckets
-        for n, (k, j) in enumerate(plan.faults):
+        for n, (k, j, _, _) in enumerate(plan.faults):
             start = plan.table + n * width
             out[k].known[j] = int(known[start]), _first(known[start + 1 : start + width])
         return Totals(out, states, False)
 
     def _ledger(self, k: int, flats: dict[Group, Tensor], merged: dict[Any, Tensor], pieces: list[list[list[Tensor]]]) -> Ledger:
-        mine = self.frozen[k]
-        before = sum(len(ledger.sampled) for ledger in self.frozen[:k])
+        mine = self.ledgers[k]
+        before = sum(len(ledger.sampled) for ledger in self.ledgers[:k])
         samples = {place: [x for rank in pieces for x in rank[before + n]] for n, place in enumerate(mine.sampled)}
+        home = self.device if self.aside else mine.device
         with torch.inference_mode(False):
-            total = mine.twin({g: flats.get(g, flat).to(mine.device) for g, flat in mine.flats.items()}, samples)
-        if mine.device != self.device:
-            total.samples = {place: [x.to(mine.device) for x in found] for place, found in samples.items()}
+            total = mine.twin({g: flats.get(g, flat).to(home) for g, flat in mine.flats.items()}, samples, home)
+        if home != self.device:
+            total.samples = {place: [x.to(home) for x in found] for place, found in samples.items()}
         for i in [i for kk, i in self.plan.merged if kk == k]:
             statistic = mine.keys[i][0]
             names = [name for kk, ii, name in self._merged_slots() if (kk, ii) == (k, i)]
@@ -341,7 +333,7 @@ class Reduction:
             for rank in range(self.channel.world):
                 theirs = Slots(None, mine.clock)
                 for name in names:
-                    setattr(theirs, name, merged[k, i, name][rank].to(mine.device))
+                    setattr(theirs, name, merged[k, i, name][rank].to(home))
                 if rank:
                     statistic.merge(into, theirs)
                 else:
@@ -360,7 +352,10 @@ class Reduction:
         try:
             store.wait(ranks)
         except RuntimeError:
-            return "ranks hold different metrics. Construct them alike, in the same order, on every rank. This rank holds:\n" + self.layout.text
+            return (
+                "ranks hold different metrics. Construct them alike, in the same order, on every rank. This rank holds:\n"
+                + self.layout.text
+            )
         return differences([pickle.loads(store.get(name)) for name in ranks])
 
 
@@ -368,13 +363,13 @@ def differences(layouts: list[list[tuple[str, str]]]) -> str:
     """An error's text: which metrics differ, and on which ranks."""
     by_text: dict[tuple[tuple[str, str], ...], list[int]] = {}
     for rank, lines in enumerate(layouts):
-        by_text.setdefault(tuple(map(tuple, lines)), []).append(rank)  # type: ignore[arg-type]  # pairs of strings
+        by_text.setdefault(tuple(lines), []).append(rank)
     common = max(by_text, key=lambda lines: len(by_text[lines]))
     said = []
-    for lines, ranks in by_text.items():
-        if lines is common:
+    for found, ranks in by_text.items():
+        if found == common:
             continue
-        usual, here = dict(common), dict(lines)
+        usual, here = dict(common), dict(found)
         told = [f"{n} is {here[n]} (elsewhere {usual[n]})" for n in here if n in usual and here[n] != usual[n]]
         told += [f"{n} is {here[n]} (elsewhere missing)" for n in here if n not in usual]
         told += [f"{n} is missing (elsewhere {usual[n]})" for n in usual if n not in here]

@@ -23,16 +23,18 @@ Members = Sequence[tuple[str, "Metric"]]
 class Read:
     """The totals of all ranks, and where each metric's are among them."""
 
-    def __init__(self, totals: Totals, shared: dict[int, int], apart: dict[int, int]) -> None:
-        self.totals, self._shared, self._apart = totals, shared, apart
+    def __init__(self, totals: Totals, shared: dict[int, int], apart: dict[int, int], emptied: set[int]) -> None:
+        self.totals, self._shared, self._apart, self._emptied = totals, shared, apart, emptied
+
+    def __contains__(self, metric: Metric) -> bool:
+        return id(metric) in self._shared
 
     def ledger_of(self, metric: Formula) -> Ledger:
         """The ledger that holds a metric's totals."""
-        return self.totals.ledgers[(self._apart if self.totals.apart else self._shared)[id(metric)]]
-
-    def places(self, metric: Metric) -> tuple[int, int]:
-        """Where a metric's ledger is among the totals; where it is if they are apart."""
-        return self._shared[id(metric)], self._apart[id(metric)]
+        if self.totals.apart:
+            return self.totals.ledgers[self._apart[id(metric)]]
+        ledger = self.totals.ledgers[self._shared[id(metric)]]
+        return ledger.scratch() if id(metric) in self._emptied else ledger
 
     def states_of(self, metric: Metric) -> list[dict[str, Any]]:
         """A user's metric's states, by rank."""
@@ -85,6 +87,10 @@ class Together:
         self._served.add(id(reader))
         return self._read
 
+    def again(self, metric: Metric) -> None:
+        """A member was reset: what it reads next is new, whatever the others do with what was read."""
+        self._served.add(id(metric))
+
     # ---- reading
     def read(self, reader: Any, members: Callable[[], Members], group: Any, timeout: float | None) -> Read | None:
         """The totals of all ranks, waited for. None where this rank is alone."""
@@ -107,21 +113,23 @@ class Together:
     def start(self, members: Members, group: Any) -> tuple[Flight, Read] | None:
         """Start to read and return at once: the flight's outcome goes into `totals` of the read. None where this rank is alone."""
         channel = channel_of(group)
-        if channel is None:
+        if channel is None or channel.fake:
             return None
         flight, read = self._start(channel, members, group, later=True)
         self._token = None  # a later `compute` reads anew
         return flight, read
 
     def _start(self, channel: Channel, members: Members, group: Any, later: bool = False) -> tuple[Flight, Read]:
-        formulas = [(n, m) for n, m in members if hasattr(m, "ledger")]
+        formulas: list[tuple[str, Any]] = [(n, m) for n, m in members if hasattr(m, "ledger")]
         users = [m for _, m in members if not hasattr(m, "ledger")]
         ledgers: list[Ledger] = list(dict.fromkeys(m.ledger for _, m in formulas))
         emptied = [m.emptied for _, m in formulas]
         key = [(n, id(m), id(m.__dict__.get("ledger")), m.__dict__.get("_needed")) for n, m in members], emptied, channel.world
         if key != self._key:
             places = [ledgers.index(m.ledger) for _, m in formulas]
-            layout = Layout([(n, described(m)) for n, m in members], repr((places, emptied)))
+            layout = Layout(
+                self.title, [(n, described(m)) for n, m in members], repr((places, emptied, [ledger.keys for ledger in ledgers]))
+            )
             self._laid = layout, Plan(ledgers, channel.world, bool(users))
             self._key = key
         layout, plan = self._laid
@@ -133,20 +141,17 @@ class Together:
             return [Ledger(keys, frozen[k].device) if empty else frozen[k].part(frozen[k].members_of(keys)) for k, keys, empty in needs]
 
         shared = {id(m): ledgers.index(m.ledger) for _, m in formulas} | {id(m): k for k, m in enumerate(users)}
-        read = Read(Totals([], [], False), shared, {id(m): k for k, (_, m) in enumerate(formulas)})
+        gone = {id(m) for (_, m), empty in zip(formulas, emptied) if empty}
+        read = Read(Totals([], [], False), shared, {id(m): k for k, (_, m) in enumerate(formulas)}, gone)
         states = [map_tensors(m._snapshot(), _to_host) for m in users] if users else None
-        device = ledgers[0].device if ledgers else torch.device("cpu")
-        direct = later and plan.one_collective and channel.device_for(device).type == device.type
-        reduction = Reduction(channel, plan, layout, ledgers, states, apart, aside=later and not direct, detached=direct)
+        reduction = Reduction(channel, plan, layout, ledgers, states, apart, aside=later)
         self._token = object()
         for ledger in ledgers:
             ledger.reduced = self._token
         for m in users:
             m.__dict__["_token"] = self._token
-        flight = Flight(channel.wire, reduction.steps, _Lost(self.title, list(layout.lines), channel), reduction.stream)
-        if direct:
-            channel.detach(flight)
-        elif later:
+        flight = Flight(channel.wire, reduction.steps, _Lost(layout, channel), reduction.stream)
+        if later:
             channel.in_thread(flight)
         return flight, read
 
@@ -154,13 +159,14 @@ class Together:
 class _Lost:
     """The text of an error: who wanted to read what, and where."""
 
-    def __init__(self, title: str, lines: list[tuple[str, str]], channel: Channel) -> None:
-        self.title, self.lines, self.channel = title, lines, channel
+    def __init__(self, layout: Layout, channel: Channel) -> None:
+        self.layout, self.channel = layout, channel
 
     def __call__(self, what: str) -> str:
-        names = ", ".join(n for n, _ in self.lines[:12]) + (", …" if len(self.lines) > 12 else "")
-        whole = self.title if [self.title] == [n for n, _ in self.lines] else f"{self.title} of {names}"
-        return f"{whole}, on rank {self.channel.rank} of {self.channel.world}: {what}. The totals of this rank are intact."
+        title, held = self.layout.title, [n for n, _ in self.layout.lines]
+        names = ", ".join(held[:12]) + (", …" if len(held) > 12 else "")
+        whole = title if [title] == held else f"{title} of {names}"
+        return f"{whole}, on rank {self.channel.rank} of {self.channel.world}: {what.rstrip('.')}. The totals of this rank are intact."
 
 
 def _to_host(x: Tensor) -> Tensor:
@@ -172,8 +178,11 @@ def described(metric: Any) -> str:
     if hasattr(metric, "ledger"):
         options = ", ".join(f"{name}={_plain(value)}" for name, value in metric._options())
         bound = f" bound to {metric._entries}" if metric._entries else ""
-        return f"{type(metric).__qualname__}({options}){bound} over {', '.join(repr(s) for s in metric.statistics)}"
-    states = ", ".join(f"{n} ({_plain(how)}{', list' if isinstance(metric._defaults[n], list) else ''})" for n, how in metric._reductions.items())
+        ours = type(metric).__module__.startswith("torchtally.")  # then the options tell what it remembers
+        return f"{type(metric).__qualname__}({options}){bound}" + ("" if ours else f" over {', '.join(map(repr, metric.statistics))}")
+    states = ", ".join(
+        f"{n} ({_plain(how)}{', list' if isinstance(metric._defaults[n], list) else ''})" for n, how in metric._reductions.items()
+    )
     return f"{type(metric).__qualname__} with states {states}"
 
 
@@ -195,9 +204,9 @@ def part_of_all(ledger: Ledger, title: str, line: str, group: Any, timeout: floa
     channel = channel_of(group)
     if channel is None:
         return None
-    layout = Layout([(title, line)], "alone")
+    layout = Layout(title, [(title, line)], "alone")
     reduction = Reduction(channel, Plan([ledger], channel.world, False), layout, [ledger])
-    flight = Flight(channel.wire, reduction.steps, _Lost(title, layout.lines, channel), reduction.stream)
+    flight = Flight(channel.wire, reduction.steps, _Lost(layout, channel), reduction.stream)
     totals: Totals = channel.run(flight, timeout)
     return totals.ledgers[0]
 
