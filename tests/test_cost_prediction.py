@@ -131,10 +131,11 @@ def test_every_output_says_that_it_is_predicted_and_from_what(round_numbers):
     assert {"bandwidth", "peak.float32", "device.queue_depth", "loader.batch_us"} <= set(p.constants())
     r = report(p, "torchtally bench", "naive")
     assert r.predicted == "Round" and p.note() in r.notes
-    assert len(r.stalls) == r.steps == 48
+    assert len(r.stalls) == r.steps == 10
+    assert r.duration_us == pytest.approx(10 * 1052.0)
     assert r.stalls[3].site == SITE and r.stalls[3].device_idle_us == pytest.approx(52.0)
     assert [g.what for g in r.gains] == ["all waits", "read at train.py:7"]
-    assert r.gains[0].saved_us == pytest.approx(48 * 52.0)
+    assert r.gains[0].saved_us == pytest.approx(10 * 52.0)
 
 
 def test_the_timeline_shows_the_steps_the_work_and_the_waits(round_numbers):
@@ -148,6 +149,14 @@ def test_the_timeline_shows_the_steps_the_work_and_the_waits(round_numbers):
     assert len(t.work) == 30 and len(t.calls) == 3
     assert np.sum(t.work.end_us - t.work.start_us) == pytest.approx(3000.0)
     assert any("Predicted" in n for n in t.notes)
+
+
+def test_a_reading_after_the_steps_shown_is_told_in_words(round_numbers):
+    log = [Seen("read", waits=4)]
+    p = predict_recording(Recording([step(Seen("read", waits=1, site=SITE))], log, log_interval=20), round_numbers, speed=SPEED, steps=20)
+    assert any("read every 20 steps" in n and "1.20 waits a step" in n for n in report(p, "bench", "naive").notes)
+    without = predict_recording(Recording([step(Seen("read", waits=1, site=SITE))]), round_numbers, speed=SPEED, steps=20)
+    assert not any("read every" in n for n in report(without, "bench", "naive").notes)
 
 
 def test_nothing_recorded_is_an_error():

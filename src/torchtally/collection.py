@@ -19,7 +19,7 @@ from .ledger import Ledger
 from .metric import Metric, _saving, parameters_of, required_of, saving_all
 from .pending import Pending
 from .reduction import Totals
-from .statistic import in_functorch, map_tensors, may_wait
+from .statistic import host_visible, in_functorch, map_tensors, may_wait
 from .statistics import Average
 from .statistics.averages import ScalarRows, add_scalars, read_scalars
 from .together import Read, Together
@@ -228,19 +228,22 @@ class MetricCollection(nn.Module):
         taken: list[tuple[int, Any, Any]] = []
         rows: list[tuple[Sequence[int], Sequence[float | None]]] = []
         j = 0
+        group: tuple[int, ...] = ()
+        scalars: list[Any] = []
         try:
             for j, places, take in plan.inputs:
                 batch = [x.detach() if isinstance(x := values[p], Tensor) and x.requires_grad else x for p in places]
                 ledger.accept(j, batch, "the collection")
                 taken.append((j, *take(ledger.strict[j], *batch)))
             for strategy, group, places, columns in plan.scalars:
+                j = -1
                 scalars = [values[p] for p in places]
                 numbers, rest = read_scalars(strategy, scalars, eager=not in_functorch())
                 rows.append((group, numbers))
                 if rest:
                     taken += self._take_rest(ledger, group, scalars, rest, columns)
         except Exception as error:
-            raise named(error, self._names_of(j)) from error.__cause__
+            raise named(error, self._names_of(j if j >= 0 else self._refused(group, scalars))) from error.__cause__
         for j, key, piece in taken:
             if j < 0:
                 ledger.add_row(key, piece[0])
@@ -252,6 +255,14 @@ class MetricCollection(nn.Module):
         if not plan.apart:
             return []
         return [(m, [values[p] for p in places], {n: values[p] for n, p in given.items()}) for m, places, given in plan.apart]
+
+    def _refused(self, group: tuple[int, ...], scalars: list[Any]) -> int:
+        """The input of the first of some averages that was given NaN, or no number."""
+        for i, x in zip(group, scalars):
+            number = isinstance(x, float | int) or (isinstance(x, Tensor) and host_visible(x))
+            if not number or bool(torch.as_tensor(x).isnan().any()):
+                return self.ledger.input_of(i)
+        return self.ledger.input_of(group[0])
 
     def _take_rest(self, ledger: Ledger, indices: tuple[int, ...], values: list[Any], rest: list[int], columns: ScalarRows) -> list[Any]:
         """Tensors among plain numbers: scalars of one dtype on a device stacked in one operator, the rest each by its input."""
@@ -389,7 +400,7 @@ class MetricCollection(nn.Module):
                     values[n] = m._value_of(read.states_of(own))
                     continue
                 ledger = read.ledger_of(m)
-                values[n] = m._read(ledger)
+                values[n] = m._unfinished(m._read(ledger))
                 if totals.apart or not ledger.shared:
                     faults.extend((self._name(n), f) for f in m._faults(ledger))
                 elif id(ledger) not in seen:
@@ -415,10 +426,10 @@ class MetricCollection(nn.Module):
             if id(m) in waiting:
                 continue
             if id(m) in shared:
-                values[n] = shared[id(m)]
+                values[n] = m._unfinished(shared[id(m)])
             elif isinstance(m, Formula):
                 ledger = m._whole()
-                values[n] = m._read(ledger)
+                values[n] = m._unfinished(m._read(ledger))
                 faults += [(self._name(n), f) for f in m._faults(ledger)]
             else:
                 values[n] = m.compute()

@@ -144,6 +144,7 @@ class Channel:
         """The result of a read, started now or left unfinished by an earlier time-out. Another that was left so is finished first."""
         with self._lock:
             deadline = None if timeout is None else time.monotonic() + timeout
+            flight.limit = timeout
             before, self._unfinished = self._unfinished, None
             if before is not None and before is not flight and before.failed is None:
                 self._unfinished = before
@@ -201,6 +202,7 @@ class Flight:
         self._work: Any = None
         self._result: Any = None
         self.failed: BaseException | None = None
+        self.limit: float | None = None
         self.started = self.done = False
         self.arrived: threading.Event | None = None  # for a read in a thread: over, well or badly
 
@@ -223,6 +225,9 @@ class Flight:
         except RuntimeError as error:
             self._lose(error)
 
+    def _limit(self) -> str:
+        return "in time" if self.limit is None else f"within {self.limit:g} s"
+
     def _lose(self, error: Exception) -> None:
         self.failed = RankError(self._explain(f"a collective failed ({str(error).strip().splitlines()[0] if str(error) else error!r})"))
         raise self.failed from error
@@ -239,7 +244,7 @@ class Flight:
         if self.arrived is None:
             return self.finish(deadline)
         if not self.arrived.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0)):
-            raise RankTimeout(self._explain("a rank did not come in time"))
+            raise RankTimeout(self._explain("a rank did not come in time; asking again goes on waiting for it"))
         return self.finish(None)
 
     def finish(self, deadline: float | None) -> Any:
@@ -252,14 +257,13 @@ class Flight:
         return self._result
 
     def _wait(self, deadline: float | None) -> None:
-        work, began = self._work, time.monotonic()
+        work = self._work
         if work is None:  # a collective that is over when it returns
             return
         try:
             while deadline is not None and not work.is_completed():
                 if (left := deadline - time.monotonic()) <= 0:
-                    waited = f"{time.monotonic() - began:.3g} s"
-                    raise RankTimeout(self._explain(f"a rank did not come within {waited}; reading again goes on waiting for it"))
+                    raise RankTimeout(self._explain(f"a rank did not come {self._limit()}; reading again goes on waiting for it"))
                 time.sleep(min(left, 0.0002))
             with on(self.stream):
                 work.wait()

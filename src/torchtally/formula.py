@@ -157,6 +157,10 @@ class Formula(Metric):
         """Rounded once to the dtype of results, in memory of its own."""
         return map_tensors(value, self._round)
 
+    def _unfinished(self, value: Any) -> Any:
+        """What `fetch` copies to the host: the value, or an `Unfinished` where a part of the work would wait for the device."""
+        return value
+
     def _round(self, x: Tensor) -> Tensor:
         return x.to(self._dtype or torch.get_default_dtype()) if x.is_floating_point() else x
 
@@ -216,7 +220,7 @@ class Formula(Metric):
         return pending
 
     def _evaluated(self, ledger: Ledger) -> tuple[Any, list[tuple[str, Fault]]]:
-        return self._read(ledger), [(type(self).__name__, f) for f in self._faults(ledger)]
+        return self._unfinished(self._read(ledger)), [(type(self).__name__, f) for f in self._faults(ledger)]
 
     def merge_state(self, other: Metric | dict[str, Any]) -> None:
         """Add what another metric of the same class and configuration (or its `metric_state`) has seen."""

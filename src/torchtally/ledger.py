@@ -73,7 +73,7 @@ class Clock:
 
 
 class Line:
-    """Pieces of one input that wait to be settled together; the first of them came with update `first`."""
+    """Pieces of one input and successive updates that wait to be settled together; the first of them came with update `first`."""
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
@@ -191,7 +191,9 @@ class Ledger:
             return
         line = self.lines[j]
         pieces = line.pieces
-        if not pieces or line.key != key:
+        if (
+            not pieces or line.key != key or line.first + len(pieces) != self.clock.count + 1
+        ):  # only pieces of successive updates wait together
             self._settle_line(j)
             pieces, line.key, line.first = line.pieces, key, self.clock.count + 1
         pieces.append(piece)
@@ -203,7 +205,7 @@ class Ledger:
         line = self.rows.get(rows)
         if line is None:
             line = self.rows[rows] = Line()
-        if line.pieces and line.key != row.dtype:
+        if line.pieces and (line.key != row.dtype or line.first + len(line.pieces) != self.clock.count + 1):
             self._settle_rows(rows)
         if not line.pieces:
             line.key, line.first = row.dtype, self.clock.count + 1

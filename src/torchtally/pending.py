@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,6 +14,14 @@ from torch.utils import _pytree as pytree
 
 from .distributed import Flight, on
 from .faults import Fault, report
+
+
+@dataclass
+class Unfinished:
+    """A result of which the rest is done on the host, once it is there."""
+
+    value: Tensor
+    finish: Callable[[Tensor], Any]
 
 
 class Pending:
@@ -57,6 +66,8 @@ class Pending:
         self._faults = [(name, fault) for name, fault in faults]
         leaves, self._tree = pytree.tree_flatten(values)
         counts = [x for _, f in faults for x in (f.count, f.first)]
+        self._on_host = {i: x.finish for i, x in enumerate(leaves) if isinstance(x, Unfinished)}
+        leaves = [x.value if isinstance(x, Unfinished) else x for x in leaves]
         self._leaves = _to_host([*leaves, *counts])
         self._cut = len(leaves)
         devices = {x.device for x in [*leaves, *counts] if isinstance(x, Tensor) and x.is_cuda}
@@ -92,7 +103,7 @@ class Pending:
         if not self._done:
             self._arrive(deadline)
             self._wait(deadline)
-            host = [_plain(x) for x in self._leaves]
+            host = [_plain(self._on_host[i](x) if i in self._on_host else x) for i, x in enumerate(self._leaves)]
             counts = [int(x) for x in host[self._cut :]]
             self._result = pytree.tree_unflatten(host[: self._cut], self._tree)
             self._leaves, self._done, self._event = [], True, None

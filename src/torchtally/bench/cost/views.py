@@ -12,16 +12,27 @@ from ...stalls.timeline import CallKind, Draft, Timeline, WorkKind
 from .prediction import Prediction
 from .simulation import SETTLE, simulate
 
+SHOWN = 10
+"""Steps a report and a timeline show: the same ones, so that a page can lay one over the other."""
 
-def report(prediction: Prediction, tool: str, source: str) -> Report:
-    """The typical run's stalls with their times, and what a run of its length would gain without them. Times and steps are those of `timeline`."""
+
+def report(prediction: Prediction, tool: str, source: str, steps: int = SHOWN) -> Report:
+    """The stalls of the typical run's first steps with their times, and what those steps would gain without them. Times and steps are those of `timeline`."""
     p = prediction
+    steps = min(steps, p.steps)
     origin = p.clocks.steps[SETTLE - 1]
-    stalls = tuple(stall(w, SETTLE, origin) for w in p.clocks.waits)
-    gains = [Gain("all waits", len(stalls), (p.step_ms - p.without_waits_ms) * 1000 * p.steps)] if stalls else []
+    end = p.clocks.steps[SETTLE - 1 + steps]
+    shown = [w for w in p.clocks.waits if w.step < SETTLE + steps and w.start_us < end]
+    stalls = tuple(stall(w, SETTLE, origin) for w in shown)
+    gains = [Gain("all waits", len(stalls), (p.step_ms - p.without_waits_ms) * 1000 * steps)] if stalls else []
     for w in p.waiting:
-        gains.append(Gain(f"{w.operator} at {w.site}" if w.site else w.operator, round(w.per_step * p.steps), w.saved_us * p.steps))
-    return Report(tool, source, p.steps, stalls, notes=(p.note(),), duration_us=p.step_ms * 1000 * p.steps, gains=tuple(gains), predicted=p.price.name)
+        count = sum(s.site == w.site and s.operator == w.operator for s in stalls)
+        if count:
+            gains.append(Gain(f"{w.operator} at {w.site}" if w.site else w.operator, count, w.saved_us * steps))
+    notes = [p.note()]
+    if len(stalls) < round(p.waits * steps, 6):
+        notes.append(f"Metrics are read every {p.recording.log_interval} steps, after those shown: with these readings there are {p.waits:.2f} waits a step.")
+    return Report(tool, source, steps, stalls, notes=tuple(notes), duration_us=end - origin, gains=tuple(gains), predicted=p.price.name)
 
 
 def stall(wait: Wait, first_step: int = 0, origin_us: float = 0.0) -> Stall:
@@ -41,11 +52,12 @@ def stall(wait: Wait, first_step: int = 0, origin_us: float = 0.0) -> Stall:
     )
 
 
-def timeline(prediction: Prediction, source: str, steps: int = 3) -> Timeline:
+def timeline(prediction: Prediction, source: str, steps: int = SHOWN) -> Timeline:
     """The first steps of the typical run in its steady state, as a trace of them would read."""
     p = prediction
     tariff = Tariff(p.price, p.speed)
     loader = Loader(p.loader_us[1] if p.loader_us else 0.0, p.price.host["fetch_us"].at("typical"))
+    steps = min(steps, p.steps)
     clocks = simulate(p.recording, tariff, steps, loader, keep=True)[1]
     draft = Draft(source)
     draft.devices = (p.price.name,)

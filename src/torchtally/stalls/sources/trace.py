@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ...errors import TallyError
 from ..timeline import Timeline
+from .align import aligned
 from .events import Damage, Event, Events, unpacked
 from .records import Records, memory_left
 
@@ -65,7 +66,8 @@ def events_of(path: str | Path) -> Iterator[list[Event]]:
 
 
 def read_traces(paths: Iterable[str | Path], progress: Progress | None = None) -> list[Timeline]:
-    """The timelines of several ranks: of files, and of all traces in folders. Each has a rank of its own.
+    """The timelines of several ranks: of files, and of all traces in folders. Each has a rank of its own, and where
+    all show the same collectives, `origin_ns` is that of one common clock.
 
     In a folder, files that are no traces are passed over and named in a note; a file given by its path must be a trace.
     """
@@ -98,6 +100,7 @@ def _ranked(found: list[Timeline], notes: list[str]) -> list[Timeline]:
     if len({t.rank for t in found}) < len(found):
         found = [replace(t, rank=i) for i, t in enumerate(found)]
         notes = [*notes, "the files do not say their ranks, or say the same: they are numbered in the order given"]
+    found = aligned(found)
     if notes and found:
         found[0] = replace(found[0], notes=(*found[0].notes, *notes))
     return found
