@@ -35,7 +35,7 @@ def test_a_late_rank_times_out_and_reading_again_goes_on():
     assert nothing is None
     assert late == there == {"accuracy": 0.75, "loss": 0.5}
     assert own == 0.0
-    for part in ("MetricCollection of accuracy, loss", "rank 0 of 2", "did not come within 0.3", "intact"):
+    for part in ("MetricCollection of accuracy, loss", "rank 0 of 2", "did not come within 0.3 s", "intact"):
         assert part in said
 
 
