@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from . import distributed
+from .apart import Call, Forwarded, mergeable, update_all
 from .faults import Fault
 from .formula import Formula, check_all, named
 from .ledger import Ledger
@@ -113,7 +114,7 @@ class MetricCollection(nn.Module):
     # ---- sharing
     def _formulas(self) -> list[Formula]:
         """Members whose totals can lie in the shared ledger."""
-        return [m for m in dict.fromkeys(self._modules.values()) if isinstance(m, Formula) and getattr(type(m).update, "feeds", False)]
+        return [m for m in dict.fromkeys(self._modules.values()) if isinstance(m, Formula) and m.plain]
 
     def _share(self) -> None:
         """One ledger for all members that have seen nothing yet; the others keep their own."""
@@ -121,12 +122,16 @@ class MetricCollection(nn.Module):
         devices = {m.device: None for m in formulas}
         device = next(iter(devices), torch.device("cpu"))
         join = [m for m in formulas if m.update_count == 0 and m.device == device]
+        joining = {id(m) for m in join}
+        for m in formulas:
+            if id(m) not in joining and m.ledger is self.ledger:
+                m._leave()
         ledger = Ledger(dict.fromkeys(k for m in join for k in m.needs()), device)
         ledger.shared = True
         for m in join:
             if m.ledger.shared:
                 m._leave()
-            m.__dict__["ledger"] = ledger
+            m.__dict__.update(ledger=ledger, _emptied=-1)
         self.__dict__["ledger"] = ledger
         self._arrange()
 
@@ -155,6 +160,8 @@ class MetricCollection(nn.Module):
             bound = tuple(m._entries.get(p, p) for p in wants) if isinstance(m, Metric) else wants
             if not (isinstance(m, Formula) and m.ledger is self.ledger):
                 apart.append((m, wants, bound))
+                if isinstance(m, Formula) and m.plain and not m.ledger.shared:
+                    m.__dict__["_left"] = self.ledger
                 continue
             members += 1
             for statistic, key in zip(m.statistics, m.needs()):
@@ -214,12 +221,8 @@ class MetricCollection(nn.Module):
                     f"{positional} by position and {list(given)} by name. Name what it takes, as in .bind({p}='…')."
                 )
 
-    def _feed(self, ledger: Ledger, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Metric, list[Any], dict[str, Any]]]:
-        """Add a batch to a ledger laid out as ours, all or nothing; returns the members to update apart and what to give them."""
-        if self.ledger.left or self.ledger.emptied:
-            self._regroup()
-            if not ledger.shared:  # the scratch of a ledger that is no longer ours
-                ledger = self.ledger.scratch()
+    def _feed(self, ledger: Ledger, args: tuple[Any, ...], kwargs: dict[str, Any], apart: Callable[[list[Call]], Any]) -> Any:
+        """Add a batch to a ledger laid out as ours, and to the members apart as `apart` does: all or nothing."""
         compiling = torch.compiler.is_compiling()
         plan = None if compiling else self._plans.get((len(args), *kwargs))  # a trace plans afresh
         if plan is None:
@@ -244,6 +247,7 @@ class MetricCollection(nn.Module):
                     taken += self._take_rest(ledger, group, scalars, rest, columns)
         except Exception as error:
             raise named(error, self._names_of(j if j >= 0 else self._refused(group, scalars))) from error.__cause__
+        done = apart([(m, [values[p] for p in places], {n: values[p] for n, p in given.items()}) for m, places, given in plan.apart])
         for j, key, piece in taken:
             if j < 0:
                 ledger.add_row(key, piece[0])
@@ -252,9 +256,7 @@ class MetricCollection(nn.Module):
         for indices, numbers in rows:
             add_scalars(ledger, indices, numbers)
         ledger.tick(compiling)
-        if not plan.apart:
-            return []
-        return [(m, [values[p] for p in places], {n: values[p] for n, p in given.items()}) for m, places, given in plan.apart]
+        return done
 
     def _refused(self, group: tuple[int, ...], scalars: list[Any]) -> int:
         """The input of the first of some averages that was given NaN, or no number."""
@@ -294,18 +296,19 @@ class MetricCollection(nn.Module):
     # ---- the contract
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Add a batch to every metric. What is refused raises before anything is written."""
-        for m, positional, given in self._feed(self.ledger, args, kwargs):
-            m.update(*positional, **given)
+        if self.ledger.left or self.ledger.emptied:
+            self._regroup()
+        self._feed(self.ledger, args, kwargs, update_all)
 
     def forward(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """The values on this batch, which is also accumulated, in one pass."""
         if self.ledger.left or self.ledger.emptied:
             self._regroup()
         batch = self.ledger.scratch()
-        apart = self._feed(batch, args, kwargs)
+        apart = self._feed(batch, args, kwargs, Forwarded)
         batch = self.ledger.scratch_in_use()
-        self.ledger.absorb(batch, 1)
-        values = {id(m): m(*positional, **given) for m, positional, given in apart}
+        self.ledger.absorb(batch, 1)  # before any value: a failed value loses nothing
+        values = apart.values()
         first = next((m for m, _ in self._shared if m.dist_sync_on_step and m.ledger is self.ledger), None)
         if first is not None and distributed.available():
             batch = first._over_ranks(batch, first.process_group)
@@ -397,10 +400,10 @@ class MetricCollection(nn.Module):
             seen: set[int] = set()
             for n, m, own in later:
                 if not isinstance(m, Formula):
-                    values[n] = m._value_of(read.states_of(own))
+                    values[n] = m._value_over(read.states_of(own))
                     continue
                 ledger = read.ledger_of(m)
-                values[n] = m._unfinished(m._read(ledger))
+                values[n] = m._unfinished(m._value_in(ledger))
                 if totals.apart or not ledger.shared:
                     faults.extend((self._name(n), f) for f in m._faults(ledger))
                 elif id(ledger) not in seen:
@@ -429,7 +432,7 @@ class MetricCollection(nn.Module):
                 values[n] = m._unfinished(shared[id(m)])
             elif isinstance(m, Formula):
                 ledger = m._whole()
-                values[n] = m._unfinished(m._read(ledger))
+                values[n] = m._unfinished(m._value_in(ledger))
                 faults += [(self._name(n), f) for f in m._faults(ledger)]
             else:
                 values[n] = m.compute()
@@ -453,12 +456,16 @@ class MetricCollection(nn.Module):
         if not isinstance(other, MetricCollection) or list(other._modules) != list(self._modules):
             raise ValueError(f"MetricCollection.merge_state: expected a collection of {list(self._modules)}, not {other!r}.")
         theirs = other.ledger
-        if theirs.keys == self.ledger.keys and not (self.ledger.left or theirs.left or self.ledger.emptied or theirs.emptied):
+        wrong = [n for n, m in self._modules.items() if not mergeable(m, other._modules[n])]
+        if wrong:
+            raise ValueError(f"MetricCollection.merge_state: {wrong} are not the same metrics in both collections; nothing was merged.")
+        together = theirs.keys == self.ledger.keys and not (self.ledger.left or theirs.left or self.ledger.emptied or theirs.emptied)
+        if together:
             part = theirs.copy()
             part.to(self.ledger.device)
             self.ledger.absorb(part)
         for name, m in self._modules.items():
-            if not (isinstance(m, Formula) and m.ledger is self.ledger and other._modules[name].ledger is theirs):
+            if not (together and isinstance(m, Formula) and m.ledger is self.ledger and other._modules[name].ledger is theirs):
                 m.merge_state(other._modules[name])
 
     def clone(self, prefix: str | None = None, postfix: str | None = None) -> MetricCollection:
@@ -554,6 +561,14 @@ class MetricCollection(nn.Module):
         """Before the members load: fill what they share, so that those who agree with it stay."""
         filled: set[tuple[int, str]] = set()
         self.ledger.fold()
+        counts = [
+            state_dict[k]
+            for n, m in self._modules.items()
+            if isinstance(m, Formula) and m.ledger is self.ledger
+            if (k := f"{prefix}{n}.updates") in state_dict
+        ]
+        if counts:
+            self.ledger.clock.load(int(counts[0]))
         for name, m in self._modules.items():
             if not (isinstance(m, Formula) and m.ledger is self.ledger and not m.emptied):
                 continue
@@ -564,6 +579,10 @@ class MetricCollection(nn.Module):
                     filled.add((id(slots), slot))
                     mine.copy_(x)
                     self.ledger.reduced = None
+        if strict and not prefix:  # what the collection itself saved is complete
+            for path, m in self.named_modules():
+                names = [f"{path}.{n}" for n in m.metric_state] if isinstance(m, Metric) and (isinstance(m, Formula) or m._defaults) else []
+                missing_keys += names if not any(n in state_dict for n in names) else []
         super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
 
     def __getstate__(self) -> dict[str, Any]:

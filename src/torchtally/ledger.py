@@ -66,6 +66,10 @@ class Clock:
         else:
             self.count += 1
 
+    def load(self, updates: int) -> None:
+        self.reset()
+        self.count = updates
+
     def reset(self) -> None:
         self.count = 0
         if self.traced:
