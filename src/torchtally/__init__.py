@@ -22,6 +22,7 @@ from .classification import (
 )
 from .collection import MetricCollection
 from .composition import CompositionalMetric
+from .distributed import RankError, RankTimeout
 from .errors import TallyError
 from .faults import FaultError, FaultWarning
 from .formula import Formula
@@ -58,6 +59,8 @@ __all__ = [
     "NegativePredictiveValue",
     "Pending",
     "Precision",
+    "RankError",
+    "RankTimeout",
     "Recall",
     "Slot",
     "Specificity",
