@@ -189,6 +189,9 @@ def _size(x: Any) -> int:
 @contextlib.contextmanager
 def _modes(batch: _Batch) -> Iterator[None]:
     """The modes of the time of the update, whatever they are now."""
+    if batch.inference == torch.is_inference_mode_enabled() and batch.autocast == _autocast():
+        yield
+        return
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.inference_mode(batch.inference))
         then, now = dict(batch.autocast), dict(_autocast())
