@@ -4,10 +4,14 @@ from . import aggregation, classification, functional
 from .aggregation import CatMetric, MaxMetric, MeanMetric, MinMetric, SumMetric
 from .classification import (
     Accuracy,
+    CohenKappa,
     ConfusionMatrix,
+    ExactMatch,
     F1Score,
     FBetaScore,
     HammingDistance,
+    JaccardIndex,
+    MatthewsCorrCoef,
     NegativePredictiveValue,
     Precision,
     Recall,
@@ -16,6 +20,7 @@ from .classification import (
 )
 from .collection import MetricCollection
 from .composition import CompositionalMetric
+from .distributed import RankError, RankTimeout
 from .errors import TallyError
 from .faults import FaultError, FaultWarning
 from .formula import Formula
@@ -29,8 +34,10 @@ register()
 __all__ = [
     "Accuracy",
     "CatMetric",
+    "CohenKappa",
     "CompositionalMetric",
     "ConfusionMatrix",
+    "ExactMatch",
     "F1Score",
     "FBetaScore",
     "FaultError",
@@ -38,6 +45,8 @@ __all__ = [
     "Formula",
     "HammingDistance",
     "Input",
+    "JaccardIndex",
+    "MatthewsCorrCoef",
     "MaxMetric",
     "MeanMetric",
     "Metric",
@@ -46,6 +55,8 @@ __all__ = [
     "NegativePredictiveValue",
     "Pending",
     "Precision",
+    "RankError",
+    "RankTimeout",
     "Recall",
     "Slot",
     "Specificity",
