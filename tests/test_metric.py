@@ -276,6 +276,11 @@ def test_sync_and_unsync():
     local = MeanError(distributed_available_fn=lambda: True, dist_sync_fn=twice, sync_on_compute=False)
     local.update(X, Y)
     assert local.compute() == pytest.approx(5 / 3)
+    with local.sync_context():  # what was computed before is not what the ranks have together
+        assert local.count == 6 and local.compute() == pytest.approx(5 / 3)
+    with local.sync_context(dist_sync_fn=lambda x, group=None: [x, x + 1]):
+        assert local.compute() == pytest.approx(11 / 7)
+    assert local.compute() == pytest.approx(5 / 3)
     assert local(X, X) == 0.0
     each = MeanError(distributed_available_fn=lambda: True, dist_sync_fn=lambda x, group=None: [x, x + 1], dist_sync_on_step=True)
     assert each(X, Y) == pytest.approx(11 / 7)

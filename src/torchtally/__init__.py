@@ -3,11 +3,17 @@
 from . import aggregation, classification, functional
 from .aggregation import CatMetric, MaxMetric, MeanMetric, MinMetric, SumMetric
 from .classification import (
+    AUROC,
     Accuracy,
+    AveragePrecision,
+    CohenKappa,
     ConfusionMatrix,
+    ExactMatch,
     F1Score,
     FBetaScore,
     HammingDistance,
+    JaccardIndex,
+    MatthewsCorrCoef,
     NegativePredictiveValue,
     Precision,
     Recall,
@@ -16,6 +22,7 @@ from .classification import (
 )
 from .collection import MetricCollection
 from .composition import CompositionalMetric
+from .distributed import RankError, RankTimeout
 from .errors import TallyError
 from .faults import FaultError, FaultWarning
 from .formula import Formula
@@ -27,10 +34,14 @@ from .virtual import register
 register()
 
 __all__ = [
+    "AUROC",
     "Accuracy",
+    "AveragePrecision",
     "CatMetric",
+    "CohenKappa",
     "CompositionalMetric",
     "ConfusionMatrix",
+    "ExactMatch",
     "F1Score",
     "FBetaScore",
     "FaultError",
@@ -38,6 +49,8 @@ __all__ = [
     "Formula",
     "HammingDistance",
     "Input",
+    "JaccardIndex",
+    "MatthewsCorrCoef",
     "MaxMetric",
     "MeanMetric",
     "Metric",
@@ -46,6 +59,8 @@ __all__ = [
     "NegativePredictiveValue",
     "Pending",
     "Precision",
+    "RankError",
+    "RankTimeout",
     "Recall",
     "Slot",
     "Specificity",
