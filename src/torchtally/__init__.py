@@ -20,6 +20,7 @@ from .classification import (
 )
 from .collection import MetricCollection
 from .composition import CompositionalMetric
+from .distributed import RankError, RankTimeout
 from .errors import TallyError
 from .faults import FaultError, FaultWarning
 from .formula import Formula
@@ -54,6 +55,8 @@ __all__ = [
     "NegativePredictiveValue",
     "Pending",
     "Precision",
+    "RankError",
+    "RankTimeout",
     "Recall",
     "Slot",
     "Specificity",
