@@ -1,6 +1,6 @@
 """PyTorch metrics that never make the host wait for the GPU, and a stall finder that shows what does wait."""
 
-from . import aggregation, classification, functional
+from . import aggregation, classification, functional, regression
 from .aggregation import CatMetric, MaxMetric, MeanMetric, MinMetric, SumMetric
 from .classification import (
     Accuracy,
@@ -21,6 +21,26 @@ from .faults import FaultError, FaultWarning
 from .formula import Formula
 from .metric import Metric
 from .pending import Pending
+from .regression import (
+    ConcordanceCorrCoef,
+    CosineSimilarity,
+    CriticalSuccessIndex,
+    ExplainedVariance,
+    KLDivergence,
+    LogCoshError,
+    MeanAbsoluteError,
+    MeanAbsolutePercentageError,
+    MeanSquaredError,
+    MeanSquaredLogError,
+    MinkowskiDistance,
+    NormalizedRootMeanSquaredError,
+    PearsonCorrCoef,
+    R2Score,
+    RelativeSquaredError,
+    SymmetricMeanAbsolutePercentageError,
+    TweedieDevianceScore,
+    WeightedMeanAbsolutePercentageError,
+)
 from .statistic import Input, Slot, Statistic
 from .virtual import register
 
@@ -30,7 +50,11 @@ __all__ = [
     "Accuracy",
     "CatMetric",
     "CompositionalMetric",
+    "ConcordanceCorrCoef",
     "ConfusionMatrix",
+    "CosineSimilarity",
+    "CriticalSuccessIndex",
+    "ExplainedVariance",
     "F1Score",
     "FBetaScore",
     "FaultError",
@@ -38,22 +62,37 @@ __all__ = [
     "Formula",
     "HammingDistance",
     "Input",
+    "KLDivergence",
+    "LogCoshError",
     "MaxMetric",
+    "MeanAbsoluteError",
+    "MeanAbsolutePercentageError",
     "MeanMetric",
+    "MeanSquaredError",
+    "MeanSquaredLogError",
     "Metric",
     "MetricCollection",
     "MinMetric",
+    "MinkowskiDistance",
     "NegativePredictiveValue",
+    "NormalizedRootMeanSquaredError",
+    "PearsonCorrCoef",
     "Pending",
     "Precision",
+    "R2Score",
     "Recall",
+    "RelativeSquaredError",
     "Slot",
     "Specificity",
     "StatScores",
     "Statistic",
     "SumMetric",
+    "SymmetricMeanAbsolutePercentageError",
     "TallyError",
+    "TweedieDevianceScore",
+    "WeightedMeanAbsolutePercentageError",
     "aggregation",
     "classification",
     "functional",
+    "regression",
 ]
