@@ -175,6 +175,10 @@ def _errors() -> list[Case]:
         case("columns", r.PearsonCorrCoef, pair_columns, num_outputs=3),
         case("", r.ConcordanceCorrCoef, pairs),
         case("columns", r.ConcordanceCorrCoef, pair_columns, num_outputs=3),
+        case("", r.SpearmanCorrCoef, pairs, True),
+        case("columns", r.SpearmanCorrCoef, pair_columns, True, num_outputs=3),
+        case("", r.KendallRankCorrCoef, pairs, True),
+        case("columns", r.KendallRankCorrCoef, pair_columns, True, variant="c", num_outputs=3),
         case("", r.ContinuousRankedProbabilityScore, ensembles),
         case("", r.CriticalSuccessIndex, pairs, threshold=0.2),
         case("kept", r.CriticalSuccessIndex, pair_images, True, threshold=0.2, keep_sequence_dim=0),
@@ -188,7 +192,9 @@ def _errors() -> list[Case]:
     found.append(case("logs", r.JensenShannonDivergence, log_distributions, log_prob=True))
     for unit in ("mean", "range", "std", "l2"):
         found.append(case(unit, r.NormalizedRootMeanSquaredError, amounts, normalization=unit))
-        found.append(case(f"{unit}-columns", r.NormalizedRootMeanSquaredError, pair_columns, tolerance=1e-5, normalization=unit, num_outputs=3))
+        found.append(
+            case(f"{unit}-columns", r.NormalizedRootMeanSquaredError, pair_columns, tolerance=1e-5, normalization=unit, num_outputs=3)
+        )
     for power in (-1.0, 0.0, 1.0, 1.5, 2.0, 3.0):
         found.append(case(str(power), r.TweedieDevianceScore, amounts, tolerance=1e-5, power=power))
     for how in ("uniform_average", "raw_values", "variance_weighted"):

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from .faults import Fault
-from .formula import Formula, check_all, named, reduced
-from .ledger import Ledger
+from .formula import Formula, check_all, named, reduced, wants_grad
+from .ledger import Ledger, LooseLedger
 from .metric import Metric, _saving, parameters_of, required_of, saving_all
 from .pending import Pending
 from .statistic import in_functorch, map_tensors, may_wait
@@ -217,7 +217,8 @@ class MetricCollection(nn.Module):
         j = 0
         try:
             for j, places, take in plan.inputs:
-                batch = [x.detach() if isinstance(x := values[p], Tensor) and x.requires_grad else x for p in places]
+                follow = j in ledger.followed
+                batch = [x.detach() if isinstance(x := values[p], Tensor) and x.requires_grad and not follow else x for p in places]
                 ledger.accept(j, batch, "the collection")
                 taken.append((j, *take(ledger.strict[j], *batch)))
             for strategy, group, places, columns in plan.scalars:
@@ -277,16 +278,26 @@ class MetricCollection(nn.Module):
         """The values on this batch, which is also accumulated, in one pass."""
         if self.ledger.left or self.ledger.emptied:
             self._regroup()
-        batch = self.ledger.scratch()
+        followed = self._followed() if wants_grad(args, kwargs) else ()
+        batch: Ledger = LooseLedger(self.ledger, followed) if followed else self.ledger.scratch()
         apart = self._feed(batch, args, kwargs)
-        batch = self.ledger.scratch_in_use()
-        self.ledger.absorb(batch, 1)
+        if not isinstance(batch, LooseLedger):
+            batch = self.ledger.scratch_in_use()
+        self.ledger.absorb(batch.settled() if isinstance(batch, LooseLedger) else batch, 1)
         values = {id(m): m(*positional, **given) for m, positional, given in apart}
         read = self._values(batch)
         for m in self._modules.values():
             if id(m) in read:
-                values[id(m)] = m.__dict__["_forward_cache"] = m._finish(read[id(m)])
+                value = m._finish(read[id(m)])
+                cached = map_tensors(value, Tensor.detach) if followed else value
+                values[id(m)] = value if m.is_differentiable else cached
+                m.__dict__["_forward_cache"] = cached
         return self._named({n: values[id(m)] for n, m in self._modules.items()})
+
+    def _followed(self) -> list[int]:
+        """The inputs of differentiable members."""
+        wanted = {i for m, indices in self._shared if m.is_differentiable for i in indices}
+        return [j for j, feeds in enumerate(self.ledger.feeds) if wanted & set(feeds)]
 
     def _values(self, ledger: Ledger) -> dict[int, Any]:
         """Unrounded value of every member that shares, by id; what several formulas see is made once."""

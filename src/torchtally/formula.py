@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import distributed
 from .faults import Fault, report
-from .ledger import Clock, Key, Ledger
+from .ledger import Clock, Key, Ledger, LooseLedger
 from .metric import Metric, _saving, _seen
 from .pending import Pending
 from .statistic import Slots, Statistic, loose, map_tensors
@@ -60,7 +60,8 @@ class Formula(Metric):
         ledger = self.ledger
         if ledger.shared:
             ledger = self._leave()
-        batch = tuple([x.detach() if isinstance(x, Tensor) and x.requires_grad else x for x in batch])
+        if not ledger.followed:
+            batch = tuple([x.detach() if isinstance(x, Tensor) and x.requires_grad else x for x in batch])
         try:
             taken = []
             for j, ((input_, _), strict) in enumerate(zip(ledger.inputs, ledger.strict)):
@@ -73,17 +74,21 @@ class Formula(Metric):
         ledger.tick(torch.compiler.is_compiling())
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The value on this batch, which is also accumulated, in one pass."""
+        """The value on this batch, which is also accumulated, in one pass.
+
+        Gradients flow to it where the metric is differentiable; what is accumulated is detached.
+        """
         ledger = self._leave() if self.ledger.shared else self.ledger
-        batch = ledger.scratch()
+        follows = bool(self.is_differentiable) and not self.dist_sync_on_step and wants_grad(args, kwargs)
+        batch: Ledger = LooseLedger(ledger) if follows else ledger.scratch()
         try:
             self.__dict__["ledger"] = batch  # a refused batch leaves what was accumulated alone
             self.update(*args, **kwargs)
         finally:
             self.__dict__["ledger"] = ledger
-        ledger.absorb(batch, 1)  # before the value: a failed value loses nothing
+        ledger.absorb(batch.settled() if isinstance(batch, LooseLedger) else batch, 1)  # before the value: a failed value loses nothing
         value = self._finish(self._read(self._total(batch) if self.dist_sync_on_step else batch))
-        self.__dict__["_forward_cache"] = value
+        self.__dict__["_forward_cache"] = map_tensors(value, torch.Tensor.detach) if follows else value
         return value
 
     # ---- sharing
@@ -255,7 +260,7 @@ class Formula(Metric):
         for i in indices:
             statistic, entries = ledger.keys[i]
             for name in statistic.slots():
-                named[f"{type(statistic).__name__}.{name}" if many else name] = views[i], name
+                named[f"{statistic.label}.{name}" if many else name] = views[i], name
             j = len(ledger.keys) + ledger.inputs.index((statistic.input, entries))
             for name in statistic.input.slots():
                 named[name] = views[j], name
@@ -386,6 +391,13 @@ class Formula(Metric):
             faults = [f for j, (i, _) in enumerate(ledger.inputs) if (f := i.faults(slots[len(ledger.keys) + j])) is not None]
             check(type(self).__name__, faults, value)
         return value
+
+
+def wants_grad(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether autograd follows any of a batch's entries."""
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return False
+    return any(isinstance(x, Tensor) and x.requires_grad for x in (*args, *kwargs.values()))
 
 
 def _own(x: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Metrics of numbers that were predicted."""
 
-from .correlation import ConcordanceCorrCoef, PearsonCorrCoef
+from .correlation import ConcordanceCorrCoef, KendallRankCorrCoef, PearsonCorrCoef, SpearmanCorrCoef
 from .distances import (
     ContinuousRankedProbabilityScore,
     CosineSimilarity,
@@ -30,6 +30,7 @@ __all__ = [
     "ExplainedVariance",
     "JensenShannonDivergence",
     "KLDivergence",
+    "KendallRankCorrCoef",
     "LogCoshError",
     "MeanAbsoluteError",
     "MeanAbsolutePercentageError",
@@ -40,6 +41,7 @@ __all__ = [
     "PearsonCorrCoef",
     "R2Score",
     "RelativeSquaredError",
+    "SpearmanCorrCoef",
     "SymmetricMeanAbsolutePercentageError",
     "TweedieDevianceScore",
     "WeightedMeanAbsolutePercentageError",

@@ -186,6 +186,10 @@ class ErrorSums(Statistic):
     def input(self) -> Pairs:  # type: ignore[override]  # a class attribute elsewhere; here it follows from the fields
         return DeviancePairs(self.outputs, self.parameter) if self.error == "deviance" else Pairs(self.outputs)
 
+    @property
+    def label(self) -> str:
+        return f"{type(self).__name__}.{self.error}"
+
     def slots(self) -> dict[str, Slot]:
         shape = () if self.outputs == 1 else (self.outputs,)
         return {"total": Slot(shape, torch.float64), "count": Slot()}
