@@ -205,6 +205,36 @@ def _errors() -> list[Case]:
     return found
 
 
+def _agreement() -> list[Case]:
+    """Jaccard index, Matthews' correlation, Cohen's kappa and exact match."""
+    found = [
+        Case("BinaryJaccardIndex", c.BinaryJaccardIndex, yes_no),
+        Case("MulticlassJaccardIndex-padded", functools.partial(c.MulticlassJaccardIndex, 5, ignore_index=-1), padded_scores),
+        Case("MulticlassJaccardIndex-ignored", functools.partial(c.MulticlassJaccardIndex, 5, "micro", 2), scores),
+        Case("BinaryMatthewsCorrCoef", c.BinaryMatthewsCorrCoef, yes_no),
+        Case("MulticlassMatthewsCorrCoef", functools.partial(c.MulticlassMatthewsCorrCoef, 5), scores),
+        Case("MultilabelMatthewsCorrCoef", functools.partial(c.MultilabelMatthewsCorrCoef, 4), multilabel),
+        Case("BinaryCohenKappa", c.BinaryCohenKappa, yes_no),
+        Case("MulticlassExactMatch", functools.partial(c.MulticlassExactMatch, 5), images),
+        Case("MulticlassExactMatch-padded", functools.partial(c.MulticlassExactMatch, 5, ignore_index=-1), padded_scores),
+        Case("MulticlassExactMatch-samplewise", functools.partial(c.MulticlassExactMatch, 5, "samplewise"), images, grows=True),
+        Case("MultilabelExactMatch", functools.partial(c.MultilabelExactMatch, 4), multilabel),
+        Case("MultilabelExactMatch-ignored", functools.partial(c.MultilabelExactMatch, 4, ignore_index=0), multilabel_images),
+        Case(
+            "MultilabelExactMatch-samplewise",
+            functools.partial(c.MultilabelExactMatch, 4, multidim_average="samplewise"),
+            multilabel_images,
+            grows=True,
+        ),
+    ]
+    for average in ("micro", "macro", "weighted", "none"):
+        found.append(Case(f"MulticlassJaccardIndex-{average}", functools.partial(c.MulticlassJaccardIndex, 5, average), scores))
+        found.append(Case(f"MultilabelJaccardIndex-{average}", functools.partial(c.MultilabelJaccardIndex, 4, average=average), multilabel))
+    for weights in (None, "linear", "quadratic"):
+        found.append(Case(f"MulticlassCohenKappa-{weights}", functools.partial(c.MulticlassCohenKappa, 5, weights=weights), scores))
+    return found
+
+
 CASES: list[Case] = [
     Case("MeanMetric", tt.MeanMetric, numbers),
     Case("MeanMetric-weighted", tt.MeanMetric, weighted_numbers),
@@ -220,6 +250,7 @@ CASES: list[Case] = [
     Case("MultilabelConfusionMatrix", functools.partial(c.MultilabelConfusionMatrix, num_labels=4), multilabel),
     *_rates(),
     *_errors(),
+    *_agreement(),
 ]
 
 

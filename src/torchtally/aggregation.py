@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .formula import Formula, feeds
+from .pending import Unfinished
 from .statistics import Average, Extreme, NumberSamples
 from .statistics.averages import COMPACT, compact, nan_strategy_of
 
@@ -168,7 +170,18 @@ class CatMetric(BaseAggregator):
     def value(self, pieces: list[Tensor]) -> Tensor:
         if not pieces:
             return torch.zeros(0, device=self.device)
-        joined = torch.cat([torch.atleast_1d(x) for x in pieces])
-        if self.statistics[0].nan in ("error", "warn", "ignore") and joined.is_floating_point() and not joined.is_cpu:  # type: ignore[attr-defined]
-            return joined[~joined.isnan()]  # on a device NaN is dropped only now, when the length may depend on data
-        return joined
+        runs = [list(run) for _, run in groupby(map(torch.atleast_1d, pieces), key=lambda x: x.device)]
+        return torch.cat([torch.cat(run).to(self.device) for run in runs])  # host numbers move to the device only now, many at a time
+
+    def _finish(self, value: Tensor) -> Tensor:
+        return super()._finish(self._without_nan(value))
+
+    def _unfinished(self, value: Tensor) -> Unfinished:
+        return Unfinished(value, self._without_nan)
+
+    def _without_nan(self, joined: Tensor) -> Tensor:
+        """What a device was given is rid of NaN only when it is read, when the length may depend on data."""
+        if not (self.statistics[0].nan in ("error", "warn", "ignore") and joined.is_floating_point()):  # type: ignore[attr-defined]
+            return joined
+        bad = joined.isnan()
+        return joined[~bad] if joined.ndim == 1 or bool(bad.any()) else joined

@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .apart import Call, Forwarded, mergeable, update_all
 from .faults import Fault
 from .formula import Formula, check_all, named, reduced, wants_grad
 from .ledger import Ledger, LooseLedger
 from .metric import Metric, _saving, parameters_of, required_of, saving_all
 from .pending import Pending
-from .statistic import in_functorch, map_tensors, may_wait
+from .statistic import host_visible, in_functorch, map_tensors, may_wait
 from .statistics import Average
 from .statistics.averages import ScalarRows, add_scalars, read_scalars
 
@@ -100,7 +101,7 @@ class MetricCollection(nn.Module):
     # ---- sharing
     def _formulas(self) -> list[Formula]:
         """Members whose totals can lie in the shared ledger."""
-        return [m for m in dict.fromkeys(self._modules.values()) if isinstance(m, Formula) and getattr(type(m).update, "feeds", False)]
+        return [m for m in dict.fromkeys(self._modules.values()) if isinstance(m, Formula) and m.plain]
 
     def _share(self) -> None:
         """One ledger for all members that have seen nothing yet; the others keep their own."""
@@ -108,12 +109,16 @@ class MetricCollection(nn.Module):
         devices = {m.device: None for m in formulas}
         device = next(iter(devices), torch.device("cpu"))
         join = [m for m in formulas if m.update_count == 0 and m.device == device]
+        joining = {id(m) for m in join}
+        for m in formulas:
+            if id(m) not in joining and m.ledger is self.ledger:
+                m._leave()
         ledger = Ledger(dict.fromkeys(k for m in join for k in m.needs()), device)
         ledger.shared = True
         for m in join:
             if m.ledger.shared:
                 m._leave()
-            m.__dict__["ledger"] = ledger
+            m.__dict__.update(ledger=ledger, _emptied=-1)
         self.__dict__["ledger"] = ledger
         self._arrange()
 
@@ -142,6 +147,8 @@ class MetricCollection(nn.Module):
             bound = tuple(m._entries.get(p, p) for p in wants) if isinstance(m, Metric) else wants
             if not (isinstance(m, Formula) and m.ledger is self.ledger):
                 apart.append((m, wants, bound))
+                if isinstance(m, Formula) and m.plain and not m.ledger.shared:
+                    m.__dict__["_left"] = self.ledger
                 continue
             members += 1
             for statistic, key in zip(m.statistics, m.needs()):
@@ -201,12 +208,8 @@ class MetricCollection(nn.Module):
                     f"{positional} by position and {list(given)} by name. Name what it takes, as in .bind({p}='…')."
                 )
 
-    def _feed(self, ledger: Ledger, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Metric, list[Any], dict[str, Any]]]:
-        """Add a batch to a ledger laid out as ours, all or nothing; returns the members to update apart and what to give them."""
-        if self.ledger.left or self.ledger.emptied:
-            self._regroup()
-            if not ledger.shared:  # the scratch of a ledger that is no longer ours
-                ledger = self.ledger.scratch()
+    def _feed(self, ledger: Ledger, args: tuple[Any, ...], kwargs: dict[str, Any], apart: Callable[[list[Call]], Any]) -> Any:
+        """Add a batch to a ledger laid out as ours, and to the members apart as `apart` does: all or nothing."""
         compiling = torch.compiler.is_compiling()
         plan = None if compiling else self._plans.get((len(args), *kwargs))  # a trace plans afresh
         if plan is None:
@@ -215,6 +218,8 @@ class MetricCollection(nn.Module):
         taken: list[tuple[int, Any, Any]] = []
         rows: list[tuple[Sequence[int], Sequence[float | None]]] = []
         j = 0
+        group: tuple[int, ...] = ()
+        scalars: list[Any] = []
         try:
             for j, places, take in plan.inputs:
                 follow = j in ledger.followed
@@ -222,13 +227,15 @@ class MetricCollection(nn.Module):
                 ledger.accept(j, batch, "the collection")
                 taken.append((j, *take(ledger.strict[j], *batch)))
             for strategy, group, places, columns in plan.scalars:
+                j = -1
                 scalars = [values[p] for p in places]
                 numbers, rest = read_scalars(strategy, scalars, eager=not in_functorch())
                 rows.append((group, numbers))
                 if rest:
                     taken += self._take_rest(ledger, group, scalars, rest, columns)
         except Exception as error:
-            raise named(error, self._names_of(j)) from error.__cause__
+            raise named(error, self._names_of(j if j >= 0 else self._refused(group, scalars))) from error.__cause__
+        done = apart([(m, [values[p] for p in places], {n: values[p] for n, p in given.items()}) for m, places, given in plan.apart])
         for j, key, piece in taken:
             if j < 0:
                 ledger.add_row(key, piece[0])
@@ -237,9 +244,15 @@ class MetricCollection(nn.Module):
         for indices, numbers in rows:
             add_scalars(ledger, indices, numbers)
         ledger.tick(compiling)
-        if not plan.apart:
-            return []
-        return [(m, [values[p] for p in places], {n: values[p] for n, p in given.items()}) for m, places, given in plan.apart]
+        return done
+
+    def _refused(self, group: tuple[int, ...], scalars: list[Any]) -> int:
+        """The input of the first of some averages that was given NaN, or no number."""
+        for i, x in zip(group, scalars):
+            number = isinstance(x, float | int) or (isinstance(x, Tensor) and host_visible(x))
+            if not number or bool(torch.as_tensor(x).isnan().any()):
+                return self.ledger.input_of(i)
+        return self.ledger.input_of(group[0])
 
     def _take_rest(self, ledger: Ledger, indices: tuple[int, ...], values: list[Any], rest: list[int], columns: ScalarRows) -> list[Any]:
         """Tensors among plain numbers: scalars of one dtype on a device stacked in one operator, the rest each by its input."""
@@ -271,8 +284,9 @@ class MetricCollection(nn.Module):
     # ---- the contract
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Add a batch to every metric. What is refused raises before anything is written."""
-        for m, positional, given in self._feed(self.ledger, args, kwargs):
-            m.update(*positional, **given)
+        if self.ledger.left or self.ledger.emptied:
+            self._regroup()
+        self._feed(self.ledger, args, kwargs, update_all)
 
     def forward(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """The values on this batch, which is also accumulated, in one pass."""
@@ -280,11 +294,11 @@ class MetricCollection(nn.Module):
             self._regroup()
         followed = self._followed() if wants_grad(args, kwargs) else ()
         batch: Ledger = LooseLedger(self.ledger, followed) if followed else self.ledger.scratch()
-        apart = self._feed(batch, args, kwargs)
+        apart = self._feed(batch, args, kwargs, Forwarded)
         if not isinstance(batch, LooseLedger):
             batch = self.ledger.scratch_in_use()
-        self.ledger.absorb(batch.settled() if isinstance(batch, LooseLedger) else batch, 1)
-        values = {id(m): m(*positional, **given) for m, positional, given in apart}
+        self.ledger.absorb(batch, 1)  # before any value: a failed value loses nothing
+        values = apart.values()
         read = self._values(batch)
         for m in self._modules.values():
             if id(m) in read:
@@ -351,10 +365,10 @@ class MetricCollection(nn.Module):
         values = {}
         for n, m in self._modules.items():
             if id(m) in read:
-                values[n] = read[id(m)]
+                values[n] = m._unfinished(read[id(m)])
             elif isinstance(m, Formula):
                 own = m.ledger.scratch() if m.emptied else m._total(m.ledger)
-                values[n] = m._read(own)
+                values[n] = m._unfinished(m._read(own))
                 faults += [(self._name(n), f) for f in m._faults(own)]
             else:
                 values[n] = m.compute()
@@ -380,12 +394,16 @@ class MetricCollection(nn.Module):
         if not isinstance(other, MetricCollection) or list(other._modules) != list(self._modules):
             raise ValueError(f"MetricCollection.merge_state: expected a collection of {list(self._modules)}, not {other!r}.")
         theirs = other.ledger
-        if theirs.keys == self.ledger.keys and not (self.ledger.left or theirs.left or self.ledger.emptied or theirs.emptied):
+        wrong = [n for n, m in self._modules.items() if not mergeable(m, other._modules[n])]
+        if wrong:
+            raise ValueError(f"MetricCollection.merge_state: {wrong} are not the same metrics in both collections; nothing was merged.")
+        together = theirs.keys == self.ledger.keys and not (self.ledger.left or theirs.left or self.ledger.emptied or theirs.emptied)
+        if together:
             part = theirs.copy()
             part.to(self.ledger.device)
             self.ledger.absorb(part)
         for name, m in self._modules.items():
-            if not (isinstance(m, Formula) and m.ledger is self.ledger and other._modules[name].ledger is theirs):
+            if not (together and isinstance(m, Formula) and m.ledger is self.ledger and other._modules[name].ledger is theirs):
                 m.merge_state(other._modules[name])
 
     def clone(self, prefix: str | None = None, postfix: str | None = None) -> MetricCollection:
@@ -481,6 +499,14 @@ class MetricCollection(nn.Module):
         """Before the members load: fill what they share, so that those who agree with it stay."""
         filled: set[tuple[int, str]] = set()
         self.ledger.fold()
+        counts = [
+            state_dict[k]
+            for n, m in self._modules.items()
+            if isinstance(m, Formula) and m.ledger is self.ledger
+            if (k := f"{prefix}{n}.updates") in state_dict
+        ]
+        if counts:
+            self.ledger.clock.load(int(counts[0]))
         for name, m in self._modules.items():
             if not (isinstance(m, Formula) and m.ledger is self.ledger and not m.emptied):
                 continue
@@ -491,6 +517,10 @@ class MetricCollection(nn.Module):
                     filled.add((id(slots), slot))
                     mine.copy_(x)
                     self.ledger.reduced = None
+        if strict and not prefix:  # what the collection itself saved is complete
+            for path, m in self.named_modules():
+                names = [f"{path}.{n}" for n in m.metric_state] if isinstance(m, Metric) and (isinstance(m, Formula) or m._defaults) else []
+                missing_keys += names if not any(n in state_dict for n in names) else []
         super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
 
     def __getstate__(self) -> dict[str, Any]:

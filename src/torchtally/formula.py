@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from . import distributed
 from .faults import Fault, report
 from .ledger import Clock, Key, Ledger, LooseLedger
-from .metric import Metric, _saving, _seen
+from .metric import Metric, _saving, _seen, parameters_of, required_of
 from .pending import Pending
 from .statistic import Slots, Statistic, loose, map_tensors
 
@@ -38,7 +38,7 @@ class Formula(Metric):
         if not isinstance(validate_args, bool):
             raise ValueError(f"{type(self).__name__}: validate_args is {validate_args!r}; expected True or False.")
         ledger = Ledger([(s, self.entries) for s in statistics], torch.get_default_device())
-        self.__dict__.update(statistics=statistics, validate_args=validate_args, ledger=ledger, _emptied=-1, _kept=False)
+        self.__dict__.update(statistics=statistics, validate_args=validate_args, ledger=ledger, _left=None, _emptied=-1, _kept=False)
         self.__dict__["_needed"] = self._name_needs()
         if not validate_args:
             ledger.strict = [False] * len(ledger.inputs)
@@ -47,6 +47,7 @@ class Formula(Metric):
     validate_args: bool
     ledger: Ledger
     _needed: list[Key]
+    _left: Ledger | None
     _emptied: int
     _kept: bool
 
@@ -57,9 +58,13 @@ class Formula(Metric):
     # ---- adding
     def _add(self, *batch: Any) -> None:
         """Feed a batch to the statistics: everything is checked before anything is written."""
+        if self.ledger.shared:
+            self._leave()
+        self._write(self._taken(batch))
+
+    def _taken(self, batch: tuple[Any, ...]) -> list[Any]:
+        """A batch checked and reduced to pieces; nothing is written."""
         ledger = self.ledger
-        if ledger.shared:
-            ledger = self._leave()
         if not ledger.followed:
             batch = tuple([x.detach() if isinstance(x, Tensor) and x.requires_grad else x for x in batch])
         try:
@@ -69,27 +74,72 @@ class Formula(Metric):
                 taken.append(input_.take(strict, *batch))
         except Exception as error:
             raise named(error, type(self).__name__) from error.__cause__
+        return taken
+
+    def _write(self, taken: list[Any]) -> None:
+        ledger = self.ledger
         for j, (key, piece) in enumerate(taken):
             ledger.add(j, key, piece)
         ledger.tick(torch.compiler.is_compiling())
+
+    def _batch_of(self, positional: Sequence[Any], given: dict[str, Any]) -> tuple[Any, ...]:
+        """The arguments of an `update` that only feeds, in the order of `entries`."""
+        by_name = {**dict(zip(parameters_of(type(self)), positional)), **given}
+        missing = sorted(required_of(type(self)) - by_name.keys())
+        if missing:
+            raise ValueError(
+                f"{type(self).__name__}: update needs {missing} but was given {len(positional)} by position and {list(given)} by name."
+            )
+        return tuple([by_name[e] for e in self.entries if e in by_name])
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The value on this batch, which is also accumulated, in one pass.
 
         Gradients flow to it where the metric is differentiable; what is accumulated is detached.
         """
+        batch = self._share_of(*args, **kwargs)
+        self.ledger.absorb(batch, 1)  # before the value: a failed value loses nothing
+        return self._value_of(batch)
+
+    @property
+    def only_feeds(self) -> bool:
+        """Whether `update` does nothing but feed its arguments to the statistics."""
+        return bool(getattr(type(self).update, "feeds", False))
+
+    @property
+    def plain(self) -> bool:
+        """Whether this is nothing but a formula over what it is fed, so that a collection may feed, forward and compute it in its place."""
+        cls = type(self)
+        return self.only_feeds and cls.compute is Formula.compute and cls.forward is Formula.forward
+
+    def _share_of(self, *args: Any, **kwargs: Any) -> Ledger:
+        """What a batch adds, in a ledger of its own. A refused batch leaves what was accumulated alone."""
         ledger = self._leave() if self.ledger.shared else self.ledger
         follows = bool(self.is_differentiable) and not self.dist_sync_on_step and wants_grad(args, kwargs)
         batch: Ledger = LooseLedger(ledger) if follows else ledger.scratch()
         try:
-            self.__dict__["ledger"] = batch  # a refused batch leaves what was accumulated alone
+            self.__dict__["ledger"] = batch
             self.update(*args, **kwargs)
         finally:
             self.__dict__["ledger"] = ledger
-        ledger.absorb(batch.settled() if isinstance(batch, LooseLedger) else batch, 1)  # before the value: a failed value loses nothing
-        value = self._finish(self._read(self._total(batch) if self.dist_sync_on_step else batch))
-        self.__dict__["_forward_cache"] = map_tensors(value, torch.Tensor.detach) if follows else value
+        return batch
+
+    def _value_of(self, batch: Ledger) -> Any:
+        if type(self).compute is Formula.compute:
+            value = self._finish(self._read(self._total(batch) if self.dist_sync_on_step else batch))
+        else:
+            value = self._computed_over(batch)
+        self.__dict__["_forward_cache"] = map_tensors(value, torch.Tensor.detach) if batch.followed else value
         return value
+
+    def _computed_over(self, batch: Ledger) -> Any:
+        """What a user's own `compute` makes of a batch; faults wait until all is read."""
+        kept = {n: self.__dict__[n] for n in ("ledger", "validate_args", "sync_on_compute")}
+        self.__dict__.update(ledger=batch, validate_args=False, sync_on_compute=self.dist_sync_on_step)
+        try:
+            return self.compute()
+        finally:
+            self.__dict__.update(kept)
 
     # ---- sharing
     def needs(self) -> list[Key]:
@@ -121,7 +171,7 @@ class Formula(Metric):
         shared, keys, empty = self.ledger, self.needs(), self.emptied
         ledger = Ledger(keys, shared.device) if empty else shared.part(shared.members_of(keys))
         ledger.strict = [self.validate_args] * len(ledger.inputs)
-        self.__dict__["ledger"] = ledger
+        self.__dict__.update(ledger=ledger, _left=shared)
         shared.left += 1
         shared.members -= 1
         shared.emptied -= empty
@@ -132,6 +182,8 @@ class Formula(Metric):
         ledger = self.ledger
         if not ledger.shared:
             ledger.reset()
+            if self._left is not None:
+                self._left.left += 1  # perhaps all are empty now: the next update of the collection looks, and shares again
         elif not self.emptied:
             self.__dict__["_emptied"] = ledger.generation
             ledger.emptied += 1
@@ -154,6 +206,10 @@ class Formula(Metric):
     def _finish(self, value: Any) -> Any:
         """Rounded once to the dtype of results, in memory of its own."""
         return map_tensors(value, self._round)
+
+    def _unfinished(self, value: Any) -> Any:
+        """What `fetch` copies to the host: the value, or an `Unfinished` where a part of the work would wait for the device."""
+        return value
 
     def _round(self, x: Tensor) -> Tensor:
         return x.to(self._dtype or torch.get_default_dtype()) if x.is_floating_point() else x
@@ -182,7 +238,7 @@ class Formula(Metric):
         With `reset=True` also starts afresh: what is fetched and what is counted from now on are one consistent cut.
         """
         ledger = self.ledger.scratch() if self.emptied else self._total(self.ledger)
-        value = self._read(ledger)
+        value = self._unfinished(self._read(ledger))
         pending = Pending(value, [(type(self).__name__, f) for f in self._faults(ledger)])
         if reset:
             self.reset()
@@ -247,10 +303,8 @@ class Formula(Metric):
         return self
 
     def _move(self, device: torch.device) -> None:
-        if self.ledger.shared and self.ledger.device != device:
-            self.ledger.to(device)  # all members move; the collection's other ledgers follow by their own _apply
-        elif not self.ledger.shared:
-            self.ledger.to(device)
+        ledger = self._leave() if self.ledger.shared else self.ledger
+        ledger.to(device)
 
     def _named_slots(self, ledger: Ledger) -> dict[str, tuple[Slots, str]]:
         """Name in a state_dict → slot of a ledger: slot names, with the statistic's before them where a metric has several."""
@@ -317,14 +371,14 @@ class Formula(Metric):
         if strict and (self._kept or not prefix or found):
             missing_keys += [prefix + n for n in mine if n not in found]
         if found:
-            if self.ledger.shared and not self._agrees(mine, found):
+            updates = int(state_dict.get(prefix + "updates", self.update_count or 1))
+            if self.ledger.shared and not (updates == self.update_count and self._agrees(mine, found)):
                 self._leave()
             ledger = self._leave() if self.emptied else self.ledger
             try:
                 ledger.fold()
                 self._fill(ledger, found, f"{type(self).__name__}.load_state_dict")
-                ledger.clock.reset()
-                ledger.clock.count = int(state_dict.get(prefix + "updates", 1))
+                ledger.clock.load(updates)
                 ledger.reduced = None
             except ValueError as error:
                 error_msgs.append(str(error))

@@ -65,6 +65,10 @@ class Clock:
         else:
             self.count += 1
 
+    def load(self, updates: int) -> None:
+        self.reset()
+        self.count = updates
+
     def reset(self) -> None:
         self.count = 0
         if self.traced:
@@ -72,7 +76,7 @@ class Clock:
 
 
 class Line:
-    """Pieces of one input that wait to be settled together; the first of them came with update `first`."""
+    """Pieces of one input and successive updates that wait to be settled together; the first of them came with update `first`."""
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
@@ -192,7 +196,9 @@ class Ledger:
             return
         line = self.lines[j]
         pieces = line.pieces
-        if not pieces or line.key != key:
+        if (
+            not pieces or line.key != key or line.first + len(pieces) != self.clock.count + 1
+        ):  # only pieces of successive updates wait together
             self._settle_line(j)
             pieces, line.key, line.first = line.pieces, key, self.clock.count + 1
         pieces.append(piece)
@@ -204,7 +210,7 @@ class Ledger:
         line = self.rows.get(rows)
         if line is None:
             line = self.rows[rows] = Line()
-        if line.pieces and line.key != row.dtype:
+        if line.pieces and (line.key != row.dtype or line.first + len(line.pieces) != self.clock.count + 1):
             self._settle_rows(rows)
         if not line.pieces:
             line.key, line.first = row.dtype, self.clock.count + 1
@@ -315,6 +321,7 @@ class Ledger:
 
     def absorb(self, other: Ledger, updates: int | None = None) -> None:
         """Combine with what a ledger of the same layout has seen: `updates` more updates (all of its own if None)."""
+        other = other.settled()
         other.fold()
         self.fold()
         mine, theirs = self.views(), other.views()
@@ -332,6 +339,10 @@ class Ledger:
             self.clock.ticks.add_(other.clock.ticks)
         self.clock.count += other.clock.count if updates is None else updates
         self.reduced = None
+
+    def settled(self) -> Ledger:
+        """The totals without the graph that led to them."""
+        return self
 
     def part(self, indices: Iterable[int]) -> Ledger:
         """A ledger of its own with the totals of some statistics."""
@@ -401,7 +412,6 @@ class LooseLedger(Ledger):
                     combine(statistic.slots()[name].combine, into, torch.full_like(into, value))
 
     def settled(self) -> Ledger:
-        """The same totals, without the graph that led to them."""
         self.fold()
         plain = Ledger(self.keys, self.device)
         for into, slots, part in zip(plain.views(), self._slots, self.parts):

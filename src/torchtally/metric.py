@@ -151,32 +151,34 @@ class Metric(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The value on this batch, which is also accumulated. One pass where all states combine in a known way, else two updates.
 
-        If the value of the batch cannot be computed, nothing that was accumulated before is lost.
+        A batch that `update` refuses is not accumulated; one of which only the value cannot be computed is, and nothing before it is lost.
         """
         before, count = self._snapshot(), self._update_count
-        if self.full_state_update or not all(how in _KNOWN or isinstance(self._defaults[n], list) for n, how in self._reductions.items()):
+        merge = not self.full_state_update and all(
+            how in _KNOWN or isinstance(self._defaults[n], list) for n, how in self._reductions.items()
+        )
+        if not merge:
             self.update(*args, **kwargs)
-            after, count = self._snapshot(), self._update_count
-            merge = False
-        else:
-            after, merge = before, True
+            before, count = self._snapshot(), self._update_count
         self._blank()
-        value = None
+        added = False
         try:
             self._grad = True
             self.update(*args, **kwargs)
+            added = merge
             value = self._batch_value()
-        except BaseException:
-            self._restore(after, count)
+        except Exception as error:
+            error.accumulated = added or not merge  # type: ignore[attr-defined]  # what a collection asks
             raise
         finally:
             self._grad = False
-        if merge:
-            with torch.no_grad():
-                self._combine(before, count)
-        else:
-            self._restore(after, count)
-        self.__dict__.update(_computed=None, _forward_cache=value)
+            if added:
+                with torch.no_grad():
+                    self._combine(before, count)
+            else:
+                self._restore(before, count)
+            self.__dict__["_computed"] = None
+        self.__dict__["_forward_cache"] = map_tensors(value, lambda x: x.detach() if x.requires_grad else x)
         return value
 
     def reset(self) -> None:
@@ -219,6 +221,10 @@ class Metric(nn.Module):
 
     def _snapshot(self) -> dict[str, Any]:
         return {n: list(x) if isinstance(x := self.__dict__[n], list) else x for n in self._defaults}
+
+    def _states_kept(self) -> tuple[dict[str, Any], int]:
+        """The states as they are, for `_restore`, whatever an update does in place."""
+        return {n: list(x) if isinstance(x := self.__dict__[n], list) else x.clone() for n in self._defaults}, self._update_count
 
     def _restore(self, states: dict[str, Any], count: int) -> None:
         self.__dict__.update(states, _update_count=count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,6 +12,14 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from .faults import Fault, report
+
+
+@dataclass
+class Unfinished:
+    """A result of which the rest is done on the host, once it is there."""
+
+    value: Tensor
+    finish: Callable[[Tensor], Any]
 
 
 class Pending:
@@ -24,6 +33,8 @@ class Pending:
         self._faults = [(name, fault) for name, fault in faults]
         leaves, self._tree = pytree.tree_flatten(values)
         counts = [x for _, f in faults for x in (f.count, f.first)]
+        self._finish = {i: x.finish for i, x in enumerate(leaves) if isinstance(x, Unfinished)}
+        leaves = [x.value if isinstance(x, Unfinished) else x for x in leaves]
         self._event: Any = None
         self._leaves = _to_host([*leaves, *counts])
         self._cut = len(leaves)
@@ -48,7 +59,7 @@ class Pending:
         """The results; waits for them for at most `timeout` seconds, then raises TimeoutError."""
         if not self._done:
             self._wait(timeout)
-            host = [_plain(x) for x in self._leaves]
+            host = [_plain(self._finish[i](x) if i in self._finish else x) for i, x in enumerate(self._leaves)]
             counts = [int(x) for x in host[self._cut :]]
             self._result = pytree.tree_unflatten(host[: self._cut], self._tree)
             self._leaves, self._done, self._event = [], True, None

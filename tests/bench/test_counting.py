@@ -4,7 +4,7 @@ from importlib.metadata import version
 
 import pytest
 
-from torchtally.bench import counting, loop, predict, settings
+from torchtally.bench import counting, loop, predict, report, settings
 from torchtally.bench.variants import VARIANTS
 from torchtally.stalls import pretend_cuda
 
@@ -82,11 +82,22 @@ def test_a_forecast_loses_more_the_more_waits(counted):
     assert figures["loss_percent_low"] <= figures["loss_percent"] <= figures["loss_percent_high"]
     assert figures["images_per_s"] == pytest.approx(SIZES.batch / figures["step_ms"] * 1e3)
     assert found.constants()["bandwidth"]["typical"] == 696e9
-    report = found.report("naive")
-    assert report.predicted == "NVIDIA A40" and report.stalls and found.report("torchtally").steps
-    assert len(found.timeline("naive").steps) == report.steps  # a page lays one over the other
+    shown = found.report("naive")
+    assert shown.predicted == "NVIDIA A40" and shown.stalls and found.report("torchtally").steps
+    assert len(found.timeline("naive").steps) == shown.steps  # a page lays one over the other
 
 
 def test_without_the_baseline_the_loss_is_unknown(counted):
     found = predict.forecast([counted["naive"]], SIZES, "a40")
     assert found.figures("naive")["loss_percent"] is None and found.figures("naive")["step_ms"] > 0
+
+
+def test_advice_shows_what_it_gains(counted):
+    rows = [report.Result(variant) for variant in VARIANTS.values()]
+    account = report.Account(SIZES, report.complete(rows, counted, [], pretended=False), counted, [])
+    lines = report.advice(account)
+    assert len(lines) == 7
+    assert "(weights 2, no-nan-check 0 waits a step)" in lines[1]
+    assert "(cpu-ddp cannot be read, cpu-ddp-nosync can)" in lines[3]
+    assert f"(gpu-float {EXPECTED['gpu-float']}, gpu-tensor 0 waits a step)" in lines[4]
+    assert report.advice(report.Account(SIZES, account.rows[:1], counted, [])) == []

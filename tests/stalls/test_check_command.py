@@ -154,6 +154,11 @@ def test_a_script_may_end_itself(check, ending, code, words):
     assert "train.py:2" in result[1]
 
 
+def test_device_work_that_never_waits_is_device_work(check):
+    code, out, _ = check("import torch\ntorch.ones(3, device='cuda').sum()\n", options=["--budget", "0"])
+    assert code == 0 and "no device work" not in " ".join(out.split())
+
+
 def test_no_device_work_is_said_and_cannot_pass_a_gate(check):
     script = "import torch\nprint(torch.ones(3).sum().item())\n"
     code, out, _ = check(script)

@@ -45,8 +45,8 @@ def found(report):
     return Counter((Path(s.site.file).name, s.site.line, s.kind) for s in report.stalls)
 
 
-def run(script, steps, arguments=(), files=(), limit=None):
-    outcome = check_script(script if files else str(SCRIPTS / script), arguments, module=bool(files), steps=limit)
+def run(script, steps, arguments=(), files=(), limit=None, devices=1):
+    outcome = check_script(script if files else str(SCRIPTS / script), arguments, module=bool(files), steps=limit, devices=devices)
     assert not outcome.failed, outcome.traceback()
     assert found(outcome.report) == sum((expected(SCRIPTS / file, steps) for file in files or (script,)), Counter())
     return outcome
@@ -105,9 +105,42 @@ def test_processes_that_train_together_are_checked_each():
         port = s.getsockname()[1]
     os.environ["PORT"] = str(port)
     try:
-        outcome = run("ddp.py", 3)
-        assert outcome.report.steps == 3
+        outcome = run("ddp.py", 3, devices=2)
+        assert outcome.report.steps == 3 * 2  # of both ranks
     finally:
         del os.environ["PORT"]
     assert {s.rank for s in outcome.report.stalls} == {0, 1}
     assert any(re.match("2 child processes used the device", note) for note in outcome.report.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("torchtally.stalls.sources.pretend.distributed") is None, reason="NCCL is not pretended yet")
+def test_a_launcher_and_the_processes_it_starts(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(LAUNCHED)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = str(s.getsockname()[1])
+    arguments = ["--nproc-per-node", "2", "--master-port", port, str(script)]
+    outcome = check_script("torch.distributed.run", arguments, module=True, steps=3, devices=2)
+    assert not outcome.failed, outcome.traceback()
+    assert outcome.report.steps == 3 * 2
+    assert found(within_steps(outcome.report)) == {("train.py", 14, "read"): 3}
+    assert {s.rank for s in within_steps(outcome.report).stalls} == {1}
+
+
+LAUNCHED = """
+import torch, torch.distributed as dist
+dist.init_process_group("nccl")
+torch.cuda.set_device(dist.get_rank())
+weight = torch.zeros(2, device="cuda", requires_grad=True)
+optimizer = torch.optim.SGD([weight], lr=0.1)
+for step in range(9):
+    loss = (weight - dist.get_rank()).square().sum()
+    optimizer.zero_grad()
+    loss.backward()
+    dist.all_reduce(weight.grad)
+    optimizer.step()
+    if dist.get_rank() == 1:
+        print(loss.item())
+"""

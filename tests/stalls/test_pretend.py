@@ -2,13 +2,19 @@
 
 import copy
 import io
+import sys
+import threading
+from contextlib import nullcontext
+from multiprocessing.reduction import ForkingPickler
+from types import ModuleType
+from unittest import mock
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from torchtally.stalls.sources.pretend import pretend_cuda
+from torchtally.stalls.sources.pretend import pretend_cuda, pretending
 
 
 @pytest.fixture
@@ -140,17 +146,49 @@ def test_gradients_return_to_the_host(recorder):
     assert weight.grad.device.type == "cpu" and weight.grad.tolist() == [2.0, 2.0, 2.0]
 
 
-def test_nothing_stays_patched():
-    def state():
-        owners = (torch, torch.cuda, torch.cuda.memory, torch.cuda.random, torch.Tensor, torch.accelerator, torch.autograd, torch.autograd.graph, torch._C,
-                  torch.nn.functional, torch.functional, torch._tensor, torch.storage, torch.UntypedStorage, torch.storage.TypedStorage, torch._utils,
-                  torch.backends.cuda, torch.backends.cudnn)  # fmt: skip
-        return {(owner.__name__, name): value for owner in owners for name, value in vars(owner).items()}
+def everything():
+    """All that PyTorch's modules and classes hold, and what else a session touches."""
+    held = {}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "torch" and isinstance(module, ModuleType):
+            held.update({(name, key): value for key, value in vars(module).items()})
+    classes = {value for value in held.values() if issubclass(type(value), type) and value.__module__.partition(".")[0] == "torch"}
+    for kind in {*classes, torch.Tensor, torch.UntypedStorage, threading.Thread}:
+        held.update({(kind, key): value for key, value in vars(kind).items()})
+    held.update({("reducers", key): value for key, value in ForkingPickler._extra_reducers.items()})
+    held["finders"] = tuple(sys.meta_path)
+    held["modes"] = (torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack())
+    return held
 
-    before = state()
-    with pytest.raises(KeyError), pretend_cuda():
-        torch.zeros(3, device="cuda")
-        raise KeyError
-    after = state()
-    assert {key for key in before | after if before.get(key) is not after.get(key)} == set()
-    assert torch.zeros(3).device.type == "cpu"
+
+def changes(before, after):
+    """What is another object now; numbers and strings that PyTorch counts with do not matter."""
+    return {
+        key
+        for key, value in before.items()
+        if after.get(key) is not value and type(value) not in (int, str) and not (type(value) is tuple and after.get(key) == value)
+    }
+
+
+@pytest.mark.parametrize("error", [None, KeyError, SystemExit, KeyboardInterrupt], ids=str)
+def test_nothing_stays_patched(error):
+    def program():
+        with pretend_cuda(), pretend_cuda(devices=2), torch.autocast("cuda"):
+            torch.set_default_device("cuda")
+            torch.zeros(3, device="cuda") @ torch.zeros(3, device="cuda:0")
+            if error is not None:
+                raise error
+
+    program() if error is None else None  # what PyTorch loads on first use is loaded
+    before = everything()
+    with pytest.raises(error) if error is not None else nullcontext():
+        program()
+    after = everything()
+    assert changes(before, after) == set() and torch.zeros(3).device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+
+
+def test_a_session_that_cannot_open_leaves_nothing():
+    before = everything()
+    with pytest.raises(ZeroDivisionError), mock.patch.object(pretending, "PATCHES", (*pretending.PATCHES, lambda patches: 1 / 0)), pretend_cuda():
+        pass
+    assert changes(before, everything()) == set()

@@ -10,7 +10,7 @@ from rich.table import Table
 from ..stalls.renderers import html
 from ..stalls.stall import Report
 from . import picture
-from .report import Account, lines_table, measured_table, predicted_table, remarks
+from .report import Account, advice, lines_table, measured_table, predicted_table, remarks
 from .settings import describe
 from .variants import BASELINE
 
@@ -30,6 +30,7 @@ def render(account: Account) -> str:
         tables=[cells(table) for table in tables],
         waiting=cells(waiting) if waiting else None,
         remarks=remarks(account),
+        advice=advice(account),
         forecasts=account.forecasts,
         variants=[(row.name, row.variant.summary, stalls_page(account, row.name)) for row in account.rows],
     )

@@ -24,6 +24,17 @@ HEADINGS = {"accuracy": "accu-\nracy", "precision": "preci-\nsion", "step_s": "s
 AGREEMENT = 1e-5  # float32 averages of the same numbers, added in different orders, are closer than this
 
 
+ADVICE = (  # what to do in one's own code, and the variants before and after doing it
+    ("Give weights as tensors that live where the values live.", "naive", "weights"),
+    ("Turn the NaN check off (torchtally.adopt.suppress_nan_check) or have it deferred (torchtally does).", "weights", "no-nan-check"),
+    ("Choose each metric's device on purpose: what the host knows can stay on the CPU.", "gpu-float", "cpu"),
+    ("Where every process may keep its own value, switch synchronisation off: sync_on_compute=False.", "cpu-ddp", "cpu-ddp-nosync"),
+    ("Turn numbers into tensors before a metric on the GPU is updated with them.", "gpu-float", "gpu-tensor"),
+    ("Or import from torchtally, and neither think of weights and NaN", "naive", "torchtally"),
+    ("nor of where numbers live.", "gpu-float", "torchtally-time"),
+)
+
+
 @dataclass(frozen=True)
 class Account:
     """One whole run of the experiment: what was measured, what was counted, what was predicted."""
@@ -186,11 +197,29 @@ def short(file: str) -> str:
 
 
 def number(value: float | None, form: str) -> str:
-    return UNKNOWN if value is None else format(value, form)
+    """The figure, without a sign where it rounds to zero."""
+    if value is None:
+        return UNKNOWN
+    text = format(value, form)
+    return text.lstrip("-") if float(text) == 0 else text
 
 
 def span(low: float | None, high: float | None) -> str:
-    return UNKNOWN if low is None or high is None else f"{low:.1f} to {high:.1f}"
+    return UNKNOWN if low is None or high is None else f"{number(low, '.1f')} to {number(high, '.1f')}"
+
+
+def advice(account: Account) -> list[str]:
+    """What to do in one's own code, each piece with the waits per step before and after, as counted in this run."""
+    counts = {row.name: row.stalls_per_step for row in account.rows if row.stalls_per_step is not None}
+    errors = account.errors
+    lines = []
+    for text, before, after in ADVICE:
+        if before in counts and after in counts:
+            told = f"{before} {counts[before]:.3g}, {after} {counts[after]:.3g} waits a step"
+            if before in errors and after not in errors:
+                told = f"{before} cannot be read, {after} can"
+            lines.append(f"{text} ({told})")
+    return lines
 
 
 def remarks(account: Account) -> list[str]:

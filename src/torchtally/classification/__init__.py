@@ -1,6 +1,16 @@
 """Metrics of class labels and scores."""
 
+from .agreement import (
+    BinaryCohenKappa,
+    BinaryMatthewsCorrCoef,
+    CohenKappa,
+    MatthewsCorrCoef,
+    MulticlassCohenKappa,
+    MulticlassMatthewsCorrCoef,
+    MultilabelMatthewsCorrCoef,
+)
 from .confusion_matrix import BinaryConfusionMatrix, ConfusionMatrix, MulticlassConfusionMatrix, MultilabelConfusionMatrix
+from .exact_match import ExactMatch, MulticlassExactMatch, MultilabelExactMatch
 from .f_beta import (
     BinaryF1Score,
     BinaryFBetaScore,
@@ -11,6 +21,7 @@ from .f_beta import (
     MultilabelF1Score,
     MultilabelFBetaScore,
 )
+from .jaccard import BinaryJaccardIndex, JaccardIndex, MulticlassJaccardIndex, MultilabelJaccardIndex
 from .rates import (
     Accuracy,
     BinaryAccuracy,
@@ -42,24 +53,35 @@ from .stat_scores import BinaryStatScores, MulticlassStatScores, MultilabelStatS
 __all__ = [
     "Accuracy",
     "BinaryAccuracy",
+    "BinaryCohenKappa",
     "BinaryConfusionMatrix",
     "BinaryF1Score",
     "BinaryFBetaScore",
     "BinaryHammingDistance",
+    "BinaryJaccardIndex",
+    "BinaryMatthewsCorrCoef",
     "BinaryNegativePredictiveValue",
     "BinaryPrecision",
     "BinaryRecall",
     "BinarySpecificity",
     "BinaryStatScores",
+    "CohenKappa",
     "ConfusionMatrix",
+    "ExactMatch",
     "F1Score",
     "FBetaScore",
     "HammingDistance",
+    "JaccardIndex",
+    "MatthewsCorrCoef",
     "MulticlassAccuracy",
+    "MulticlassCohenKappa",
     "MulticlassConfusionMatrix",
+    "MulticlassExactMatch",
     "MulticlassF1Score",
     "MulticlassFBetaScore",
     "MulticlassHammingDistance",
+    "MulticlassJaccardIndex",
+    "MulticlassMatthewsCorrCoef",
     "MulticlassNegativePredictiveValue",
     "MulticlassPrecision",
     "MulticlassRecall",
@@ -67,9 +89,12 @@ __all__ = [
     "MulticlassStatScores",
     "MultilabelAccuracy",
     "MultilabelConfusionMatrix",
+    "MultilabelExactMatch",
     "MultilabelF1Score",
     "MultilabelFBetaScore",
     "MultilabelHammingDistance",
+    "MultilabelJaccardIndex",
+    "MultilabelMatthewsCorrCoef",
     "MultilabelNegativePredictiveValue",
     "MultilabelPrecision",
     "MultilabelRecall",

@@ -34,6 +34,7 @@ class SpecificityFormula(RateMetric):
     """Share of negative targets that are found."""
 
     needs_classes = True
+    absent_is_undefined = False
 
     def rate(self, c: Counts) -> tuple[Tensor, Tensor]:
         return c.tn, c.seen - c.actual
@@ -43,6 +44,7 @@ class NegativePredictiveValueFormula(RateMetric):
     """Share of negative predictions that are right."""
 
     needs_classes = True
+    absent_is_undefined = False
 
     def rate(self, c: Counts) -> tuple[Tensor, Tensor]:
         return c.tn, c.seen - c.predicted

@@ -20,15 +20,18 @@ def rated(part: Tensor, whole: Tensor, undefined: float) -> Tensor:
     return score if undefined != undefined else score.nan_to_num(nan=undefined)
 
 
-def averaged(part: Tensor, whole: Tensor, counts: Counts, how: str | None, undefined: float, present_only: bool) -> Tensor:
+def averaged(
+    part: Tensor, whole: Tensor, counts: Counts, how: str | None, undefined: float, present_only: bool, absent_is_undefined: bool
+) -> Tensor:
     """The mean over classes of part / whole; where the whole is 0 that is `undefined`, and left out if NaN.
 
     "macro" weighs classes alike (with `present_only`, those that occur in predictions or targets), "weighted" by their targets.
+    `absent_is_undefined`: of a class that does not occur the whole is 0.
     """
     score = rated(part, whole, undefined)
     if how in ("none", None):
         return score
-    if how == "macro" and present_only and undefined == 0 and counts.averaged is None:
+    if how == "macro" and present_only and absent_is_undefined and undefined == 0 and counts.averaged is None:
         return rated(score.sum(-1), counts.occurring, undefined)  # classes that do not occur score 0
     weight = counts.actual if how == "weighted" else counts.occurs if present_only else torch.ones_like(score)
     if counts.averaged is not None:
@@ -50,6 +53,7 @@ class RateMetric(Formula):
     average: str | None
     zero_division: float
     present_only = False
+    absent_is_undefined = True
     needs_classes = False
 
     @feeds
@@ -68,7 +72,7 @@ class RateMetric(Formula):
     def value(self, c: Counts) -> Tensor:
         if self.average == "micro":
             return rated(*self.rate(c if isinstance(self.statistics[0], Hits) else c.micro()), self.undefined)
-        return averaged(*self.rate(c), c, self.average, self.undefined, self.present_only)
+        return averaged(*self.rate(c), c, self.average, self.undefined, self.present_only, self.absent_is_undefined)
 
 
 class BinaryRate(RateMetric):

@@ -122,6 +122,10 @@ def show(out: Console, account: report.Account) -> None:
     out.print()
     for line in report.remarks(account):
         out.print(line, soft_wrap=True)
+    if advice := report.advice(account):
+        out.print("\nFor your own code")
+        for line in advice:
+            out.print(f"- {line}", soft_wrap=True)
 
 
 def show_profiles(out: Console, variants: Sequence[Variant], chosen: settings.Settings, logdir: Path, probe: bool) -> None:

@@ -43,6 +43,7 @@ def command(
     ] = None,
     only_metrics: Annotated[bool, typer.Option("--only-metrics", help="Only what waits within a metric's code.")] = False,
     own: Annotated[list[str] | None, typer.Option(metavar="PACKAGE|PATH", help="Count this code as your own, though it is installed.", show_default=False)] = None,
+    devices: Annotated[int, typer.Option(min=1, help="How many GPUs to pretend.")] = 1,
     fast: Annotated[bool, typer.Option("--fast", help="Replace the results of large operators by noise of the right shape.")] = False,
     shapes: Annotated[bool, typer.Option("--shapes", help="Run large tensors on shapes alone: for models that no host can run.")] = False,
     price: Annotated[
@@ -61,7 +62,17 @@ def command(
             _writable(file)
     with _stdout_kept_clean(json == "-"), _progress(steps) as on_step:
         outcome = running.check_script(
-            script, arguments or (), module=module, steps=steps, warmup=warmup, fast=fast, shapes=shapes, price=price, own=own or (), on_step=on_step
+            script,
+            arguments or (),
+            module=module,
+            steps=steps,
+            warmup=warmup,
+            devices=devices,
+            fast=fast,
+            shapes=shapes,
+            price=price,
+            own=own or (),
+            on_step=on_step,
         )
     sys.stderr.write(outcome.traceback())
     if outcome.failed:

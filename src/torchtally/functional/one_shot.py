@@ -64,9 +64,8 @@ def by_columns(cls: type[Formula], name: str) -> Callable[..., Any]:
     return function
 
 
-def by_task(name: str, binary: Any, multiclass: Any, multilabel: Any, defaults: dict[str, Any]) -> Callable[..., Any]:
+def by_task(name: str, tasks: dict[str, Any], defaults: dict[str, Any]) -> Callable[..., Any]:
     """The function `name(preds, target, task=…, **options)` that calls the one of the task, with the options it takes."""
-    tasks = {"binary": binary, "multiclass": multiclass, "multilabel": multilabel}
     known = {n for f in tasks.values() for n in inspect.signature(f).parameters}
 
     def function(preds: Any, target: Any, task: str, **options: Any) -> Any:
@@ -80,6 +79,6 @@ def by_task(name: str, binary: Any, multiclass: Any, multilabel: Any, defaults: 
         return tasks[task](preds, target, **{k: v for k, v in given.items() if k in takes})
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"`{binary.__name__}`, `{multiclass.__name__}` or `{multilabel.__name__}`, by `task`."
+    function.__doc__ = " or ".join(f"`{f.__name__}`" for f in tasks.values()) + ", by `task`."
     function.__module__ = __name__
     return function

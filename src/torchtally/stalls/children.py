@@ -33,6 +33,7 @@ class Settings:
     """How a child pretends."""
 
     steps: int | None = None
+    devices: int = 1
     fast: bool = False
     shapes: bool = False
     price: str | None = None
@@ -42,7 +43,7 @@ class Settings:
         """The pretend device they describe."""
         from .sources.pretend import pretend_cuda
 
-        return pretend_cuda(record=recorder, fast=self.fast, shapes=self.shapes, price=self.price)
+        return pretend_cuda(self.devices, record=recorder, fast=self.fast, shapes=self.shapes, price=self.price)
 
 
 class Family:

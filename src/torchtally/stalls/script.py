@@ -49,6 +49,7 @@ def check_script(
     module: bool = False,
     steps: int | None = None,
     warmup: int = 0,
+    devices: int = 1,
     fast: bool = False,
     shapes: bool = False,
     price: str | None = None,
@@ -58,7 +59,7 @@ def check_script(
 ) -> Outcome:
     """Run a script (or, with `module`, what `python -m` would run) as `__main__` on a pretend device, and report its stalls.
 
-    `steps` ends it cleanly after that many optimiser steps; the first `warmup` are left out, unless it fails before. `fast`, `shapes` and `price` are
+    `steps` ends it cleanly after that many optimiser steps; the first `warmup` are left out, unless it fails before. `devices`, `fast`, `shapes` and `price` are
     those of `pretend_cuda`. `own` names packages or paths whose lines count as the user's own wherever they lie. `on_step(made, recorder)` is called
     as it goes. What child processes do on the device is in the report as other ranks. An error of the script is part of the outcome; a script that
     cannot be read is a TallyError.
@@ -68,7 +69,7 @@ def check_script(
     recorder: Recorder = Recorder(own=own, limit=steps, on_step=(lambda made: on_step(made, recorder)) if on_step else None)
     loaded = list(sys.modules)
     error: BaseException | None = None
-    settings = children.Settings(steps, fast, shapes, price, own)
+    settings = children.Settings(steps, devices, fast, shapes, price, own)
     with children.watched(settings) as family, (device or settings.device)(recorder), recorder:
         try:
             _run(program, arguments, recorder)

@@ -5,18 +5,22 @@ from .class_counts import ClassCounts, Counts, Decisions, Hits, LabelCounts, Lab
 from .confusion import Confusion
 from .extremes import Extremal, Extreme
 from .samples import NumberSamples
+from .whole_rows import DecisionRows, LabelRows, WholeRows
 
 __all__ = [
     "Average",
     "ClassCounts",
     "Confusion",
     "Counts",
+    "DecisionRows",
     "Decisions",
     "Extremal",
     "Extreme",
     "Hits",
     "LabelCounts",
+    "LabelRows",
     "Labels",
     "NumberSamples",
     "Weighed",
+    "WholeRows",
 ]

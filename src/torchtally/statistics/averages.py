@@ -45,6 +45,16 @@ def nan_on_host(strategy: str | float) -> float | None:
     return strategy if isinstance(strategy, float) else None
 
 
+def given(value: Any) -> Any:
+    """A number or a tensor, also from a list or an array of numbers."""
+    if isinstance(value, Tensor | int | float):
+        return value
+    try:
+        return torch.tensor(value, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"value is {value!r}; expected a number, a tensor or a list of numbers.") from None
+
+
 @dataclass(frozen=True)
 class NanRule(Input):
     """Numbers without NaN: left out, counted as a number, or a fault."""
@@ -76,14 +86,14 @@ class Weighed(NanRule):
     """
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
-        value, weight = batch if len(batch) == 2 else (batch[0], None)
-        if weight is None:
-            weight = 1.0
+        value = given(batch[0])
+        weight = given(batch[1]) if len(batch) == 2 and batch[1] is not None else 1.0
         if not isinstance(value, Tensor):
             if torch.compiler.is_compiling() or (isinstance(weight, Tensor) and not host_visible(weight)):
                 like = weight if isinstance(weight, Tensor) else torch.empty(())
                 return None, (torch.full_like(like, value, dtype=torch.float64), weight)
-            value = torch.tensor(value, dtype=torch.float64) if isinstance(weight, Tensor) or not isinstance(value, int | float) else value
+            if isinstance(weight, Tensor):
+                value = torch.tensor(value, dtype=torch.float64)
         if not isinstance(value, Tensor):
             return None, self._number(float(value), float(weight))
         if host_visible(value) and (not isinstance(weight, Tensor) or host_visible(weight)):
@@ -91,7 +101,9 @@ class Weighed(NanRule):
         if isinstance(weight, Tensor) and weight.numel() == 1 and host_visible(weight):
             weight = float(weight.item())
         if isinstance(weight, Tensor):
-            value, weight = torch.broadcast_tensors(value, weight)
+            if value.numel() == 1 and host_visible(value):
+                value = torch.full_like(weight, value.item(), dtype=torch.float64)
+            value, weight = _broadcast(value, weight)
         if (self.nan == "disable" and value.numel() == 1) or value.numel() > SMALL or not may_wait(value):
             return None, (value, weight)
         if not isinstance(weight, Tensor):
@@ -111,12 +123,7 @@ class Weighed(NanRule):
             return self._number(float(value.item()), float(weight))
         w: Any = weight
         if isinstance(weight, Tensor):
-            try:
-                value, weight = torch.broadcast_tensors(value, weight)
-            except RuntimeError:
-                raise ValueError(
-                    f"weight has shape {tuple(weight.shape)} but value has {tuple(value.shape)}; expected shapes that broadcast."
-                ) from None
+            value, weight = _broadcast(value, weight)
             w = _array(weight).ravel()
         v = _array(value).ravel()
         total, mass = weighed(v, w)
@@ -155,6 +162,17 @@ class Weighed(NanRule):
             return value, weight.masked_fill(unweighed if isinstance(self.nan, float) else either, 0.0), None
         self.found(slots, bad, first)
         return value, weight, None if isinstance(self.nan, float) else bad
+
+
+def _broadcast(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    if value.device != weight.device:
+        raise ValueError(f"value is on {value.device} but weight is on {weight.device}; move one of them, or pass a single number.")
+    try:
+        value, weight = torch.broadcast_tensors(value, weight)
+    except RuntimeError:
+        shapes = f"weight has shape {tuple(weight.shape)} but value has {tuple(value.shape)}"
+        raise ValueError(f"{shapes}; expected shapes that broadcast.") from None
+    return value, weight
 
 
 @dataclass(frozen=True)
@@ -209,17 +227,23 @@ def _put(host: list[list[float]], product: float, weight: float) -> None:
 
 
 def compact(host: list[list[float]]) -> None:
-    """Sum a lane's numbers, exactly rounded, into one of each."""
+    """Sum a lane's numbers, exactly rounded, into one of each, and another for what rounding left."""
     values, products, weights = host
-    products[:] = [_fsum(values + products)]
-    weights[:] = [_fsum([len(values), *weights])]
+    products[:] = _rounded(values + products)
+    weights[:] = _rounded([len(values), *weights])
     values.clear()
 
 
-def read_scalars(strategy: str | float, values: Sequence[Any], eager: bool) -> tuple[Sequence[float | None], list[int]]:
+def _rounded(numbers: list[float]) -> list[float]:
+    total = _fsum(numbers)
+    return [total, _fsum([*numbers, -total])] if total - total == 0.0 else [total]
+
+
+def read_scalars(strategy: str | float, values: list[Any], eager: bool) -> tuple[Sequence[float | None], list[int]]:
     """Values of weight 1 as Python numbers, None where one is left out; and the places of those that only a device knows.
 
-    Raises before anything is written. Entries of the list at those places have no meaning. `eager`: not traced.
+    Raises before anything is written. Entries of the list at those places have no meaning. Lists and arrays among `values` are replaced by
+    tensors. `eager`: not traced.
     """
     if len(values) == 1:
         x = values[0]
@@ -241,10 +265,11 @@ def read_scalars(strategy: str | float, values: Sequence[Any], eager: bool) -> t
     return [nan_on_host(strategy) if x != x else x for x in numbers], []
 
 
-def _read_mixed(strategy: str | float, values: Sequence[Any], eager: bool) -> tuple[list[float | None], list[int]]:
+def _read_mixed(strategy: str | float, values: list[Any], eager: bool) -> tuple[list[float | None], list[int]]:
     numbers: list[float | None] = []
     rest: list[int] = []
     for place, x in enumerate(values):
+        x = values[place] = given(x)
         if isinstance(x, Tensor):
             if not (eager and type(x) is Tensor and x.is_cpu and x.numel() == 1):
                 rest.append(place)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..statistic import Number, Piece, Slot, Slots, Statistic, host_visible
-from .averages import NanRule, nan_on_host
+from .averages import NanRule, given, nan_on_host
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Extremal(NanRule):
         return -inf if self.largest else inf
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
-        (value,) = batch
+        value = given(batch[0])
         if isinstance(value, Tensor):
             if not host_visible(value):
                 return None, (value,)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..statistic import Piece, Slot, Slots, Statistic, host_visible
-from .averages import NanRule, nan_on_host
+from .averages import NanRule, given, nan_on_host
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,9 @@ class Kept(NanRule):
     """Values in memory of their own, without NaN where the host can see it; on a device NaN is marked, since shapes are static."""
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
-        (value,) = batch
-        if not isinstance(value, Tensor):
-            value = torch.tensor(value, dtype=torch.get_default_dtype())
+        value = given(batch[0])
+        if not isinstance(batch[0], Tensor):
+            value = torch.as_tensor(value, dtype=torch.get_default_dtype())
         if host_visible(value) and value.is_floating_point() and self.nan != "disable":
             bad = value.isnan()
             if bool(bad.any()):

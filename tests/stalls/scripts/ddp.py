@@ -19,7 +19,7 @@ def worker(rank, world_size, port):
     data = TensorDataset(torch.randn(24, 4), torch.randn(24, 1))
     sampler = DistributedSampler(data, num_replicas=world_size, rank=rank)
     loader = DataLoader(data, batch_size=4, sampler=sampler, pin_memory=True)
-    model = DDP(nn.Linear(4, 1).to(rank), device_ids=[rank])  # expect: host_to_device=2*ranks
+    model = DDP(nn.Linear(4, 1).to(rank), device_ids=[rank])  # expect: host_to_device=2*ranks, read=ranks*ranks
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     for x, y in loader:
         x, y = x.to(rank, non_blocking=True), y.to(rank, non_blocking=True)

@@ -187,6 +187,7 @@ def patch_cuda(patches: Patches) -> None:
     for module in (cuda.memory, cuda.random, cuda.streams):  # the same functions, under the name of their own module
         patches.add(module, **{name: value for name, value in wanted.items() if name in vars(module)})
     patches.add(cuda.nvtx, range_push=_nothing, range_pop=_nothing, mark=_nothing, range_start=lambda *args: 0, range_end=_nothing)
+    patches.add(cuda.nccl, version=lambda: (2, 21, 5), is_available=lambda tensors: True)
     patches.set(torch, "Generator", Generator)
     patches.set(torch, "Stream", streams.Stream)
     patches.set(torch, "Event", streams.Event)
@@ -234,7 +235,8 @@ def _patch_accelerator(patches: Patches) -> None:
     wanted = dict(
         is_available=lambda: True, device_count=devices, current_accelerator=lambda check_available=False: torch.device("cuda"),
         current_device_index=lambda: STATE.index, current_device_idx=lambda: STATE.index, set_device_index=set_device, set_device_idx=set_device,
-        current_stream=streams.current_stream, set_stream=streams.set_stream, synchronize=synchronize, device_index=device_index,
+        current_stream=lambda device=None: streams.current_stream(device), set_stream=lambda stream: streams.set_stream(stream),
+        synchronize=synchronize, device_index=device_index,
         empty_cache=_empty_cache, empty_host_cache=_nothing, memory_stats=memory_stats, memory_allocated=memory_in_use,
         memory_reserved=memory_in_use, max_memory_allocated=peak_memory, max_memory_reserved=peak_memory,
         reset_accumulated_memory_stats=_nothing, reset_peak_memory_stats=reset_peak, get_memory_info=get_memory_info,

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _device as default_device
 
 from .functions import CallMode
 from .memory import HOST, device_of, where
@@ -44,11 +45,12 @@ _PLAIN = {Tensor, torch.nn.Parameter}
 
 
 def _ours_only() -> bool:
-    return bool(_depth() <= 1)
+    """Whether no function mode is on but ours, and PyTorch's own for the default device."""
+    return bool(_depth() <= (1 if default_device.CURRENT_DEVICE is None else 2))
 
 
 def _check_one(own: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: not (_depth() <= 1 and (type(value) in _PLAIN or not hasattr(type(value), "__torch_function__"))) and own(value)
+    return lambda value: not (_ours_only() and _is_plain(value)) and own(value)
 
 
 def _check_sequence(own: Callable[[Any], bool]) -> Callable[[Any], bool]:

@@ -8,12 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils import _device as default_device
 
 from ... import catalogue
+from .amp import autocasting, run_autocast
 from .conversions import convert, to_device
 from .memory import HOST, class_of, is_pinned, pin, place, where
-from .operators import put
-from .session import SESSIONS, STATE, TorchCall, asks_for_device, index_of_device, tell
+from .operators import device_of_call, put
+from .refusals import refuse_generator
+from .session import FAULTS, SESSIONS, STATE, TorchCall, asks_for_device, index_of_device, tell
 
 Handler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
@@ -24,30 +27,37 @@ class CallMode(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         if kwargs is None:
             kwargs = {}
+        if default_device.CURRENT_DEVICE is not None and function in CONSTRUCTORS and kwargs.get("device") is None:
+            kwargs = {**kwargs, "device": default_device.CURRENT_DEVICE}
         handler = HANDLERS.get(function)
         if handler is not None:
             if types and (subclass := overriding(types)) is not None:  # it has the first say, and comes back here
                 with self:
                     return subclass.__torch_function__(function, types, args, kwargs)
             return handler(function, args, kwargs)
-        if kwargs and ("device" in kwargs or kwargs.get("pin_memory")):
+        if kwargs and not NAMES_A_PLACE.isdisjoint(kwargs):
             return made_at(function, args, kwargs)
         outer = STATE.call
         STATE.call = TorchCall(function, args, kwargs)
         try:
+            if autocasting() and device_of_call() != HOST:
+                return run_autocast(function, args, kwargs)
             return function(*args, **kwargs)
         finally:
             STATE.call = outer
+
+
+NAMES_A_PLACE = frozenset(("device", "pin_memory", "generator"))
 
 
 def overriding(types: Any) -> Any:
     """The first of these types that overrides PyTorch's functions, where that is not switched off."""
     if not torch._C._is_torch_function_enabled():
         return None
-    return next((t for t in types if t.__torch_function__.__func__ is not _own_override), None)
+    return next((t for t in types if t not in _PLAIN and t.__torch_function__ is not torch._C._disabled_torch_function_impl), None)
 
 
-_own_override: Any = Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
+_PLAIN = (Tensor, torch.nn.Parameter)
 
 
 def plainly(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], target: int | None = None) -> Any:
@@ -55,14 +65,19 @@ def plainly(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], target
     outer = STATE.call
     STATE.call = TorchCall(function, args, kwargs, target)
     try:
+        if target is None and autocasting() and device_of_call() != HOST:
+            return run_autocast(function, args, kwargs)
         return function(*args, **kwargs)
     finally:
         STATE.call = outer
 
 
 def made_at(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A call with `device=` or `pin_memory=True`."""
+    """A call with `device=`, `pin_memory=True` or `generator=`."""
     device = kwargs.get("device")
+    if kwargs.get("generator") is not None:
+        index = where(args[0]) if device is None and args and isinstance(args[0], Tensor) else HOST if device is None else index_of_device(device)
+        refuse_generator(kwargs["generator"], index)
     if device is not None and asks_for_device(device):
         if kwargs.get("pin_memory"):
             raise RuntimeError("Only dense CPU tensors can be pinned")
@@ -208,16 +223,18 @@ def _tolist(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     return plainly(function, args, kwargs)
 
 
-def _record_stream(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    return None  # memory is not reused behind the host's back here
-
-
 def _one_hot(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Without a number of classes the largest label is read; a CPU would check the smallest as well."""
     classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
     if classes == -1 and where(args[0]) != HOST:
         tell("aten::_local_scalar_dense", (args[0],))
-    return plainly(function, args, kwargs)
+    try:
+        return plainly(function, args, kwargs)
+    except RuntimeError as error:
+        if "Class values must be" not in str(error) or where(args[0]) == HOST:
+            raise
+        FAULTS.setdefault(where(args[0]), f"one_hot: {error}")
+        return args[0].new_zeros((*args[0].shape, classes))
 
 
 def _cross_entropy(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -244,12 +261,7 @@ def _backward_waits(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     return result
 
 
-def _from_dlpack(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    result = plainly(function, args, kwargs)
-    if isinstance(args[0], Tensor) and where(args[0]) != HOST:
-        place(result, where(args[0]))
-    return result
-
+CONSTRUCTORS = default_device._device_constructors()  # what takes `torch.set_default_device` into account
 
 HANDLERS: dict[Any, Handler] = {
     torch.tensor: _tensor,
@@ -264,8 +276,6 @@ HANDLERS: dict[Any, Handler] = {
     Tensor.pin_memory: _pin_memory,
     Tensor.is_pinned: _is_pinned,
     Tensor.tolist: _tolist,
-    Tensor.record_stream: _record_stream,
-    torch.from_dlpack: _from_dlpack,
     torch._C._nn.one_hot: _one_hot,
     torch._C._nn.cross_entropy_loss: _cross_entropy,
     **{f: _backward_waits for name in ("prod", "cumprod", "masked_fill") for f in (getattr(torch, name), getattr(Tensor, name))},

@@ -73,7 +73,9 @@ class DeviceStorage(UntypedStorage):
 
 
 _CLASSES: dict[int, type[DeviceStorage]] = {}
-_INDEX: dict[type, int] = {UntypedStorage: HOST, PinnedStorage: HOST}
+INDEX: dict[type, int] = {UntypedStorage: HOST, PinnedStorage: HOST}
+"""The device of a storage, by its class."""
+
 
 
 def class_of(index: int) -> type[DeviceStorage]:
@@ -82,14 +84,14 @@ def class_of(index: int) -> type[DeviceStorage]:
     if cls is None:
         cls = type(f"DeviceStorage{index}", (DeviceStorage,), {"index": index, "device": torch.device("cuda", index), "__module__": __name__})
         _CLASSES[index] = cls
-        _INDEX[cls] = index
+        INDEX[cls] = index
     return cls
 
 
 def index_of(tensor: Tensor) -> int:
     """The index of the device a tensor lives on, `HOST` for none. For use where no torch function mode is on; else `where`."""
     try:
-        return _INDEX.get(type(storage_of(tensor)), HOST)
+        return INDEX.get(type(storage_of(tensor)), HOST)
     except (RuntimeError, NotImplementedError):
         return _index_without_storage(tensor)
 
@@ -126,15 +128,20 @@ def _index_without_storage(tensor: Tensor) -> int:
 
 def place(tensor: Tensor, index: int) -> None:
     """Declare a tensor's memory to be on `cuda:index`."""
-    cls = class_of(index)
+    cls = _CLASSES.get(index) or class_of(index)
     try:
         storage = storage_of(tensor)
     except (RuntimeError, NotImplementedError):
         for part in parts(tensor):
             place(part, index)
         return
-    if type(storage) is not cls and type(storage) in _INDEX and storage.device.type != "meta":
+    if type(storage) is not cls and not tensor.is_meta:
         storage.__class__ = cls
+        PLACED[0] += 1
+
+
+PLACED = [0]
+"""How many storages were put on a device so far: whether a program used one at all."""
 
 
 def pin(tensor: Tensor) -> Tensor:

@@ -6,26 +6,26 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ... import catalogue
-from .memory import HOST, NoFunctions, class_of, index_of, is_pinned, pin, place
+from .asserts import keep_fault
+from .memory import HOST, INDEX, NoFunctions, class_of, index_of, is_pinned, pin, place, storage_of
 from .metering import held, metered
 from .refusals import may_mix, refuse_mixed
-from .session import SESSIONS, STATE, TorchCall, asks_for_device, index_of_device, note, tell
+from .session import ON, STATE, TorchCall, asks_for_device, index_of_device, tell
 from .shapes import run_on_shapes
 from .substitutes import substitute
 
 _function_depth: Any = torch._C._len_torch_function_stack
-_UNSEEN = object()
-
 BACKWARD = object()  # stands for the autograd engine as the function of a `TorchCall`
 
 
 class Operator:
     """What is known of one overload of an ATen operator."""
 
-    __slots__ = ("composite", "creates", "name", "overload", "packet", "substitute", "told")
+    __slots__ = ("collective", "composite", "creates", "name", "overload", "packet", "substitute", "told")
 
     def __init__(self, function: Any) -> None:
         self.name: str = function._schema.name  # such as aten::index_put_
@@ -34,6 +34,7 @@ class Operator:
         self.told = self.name in catalogue.WATCHED
         self.creates = any(argument.name == "device" for argument in function._schema.arguments)
         self.composite = _is_composite(function)
+        self.collective = self.name.startswith("c10d::")
         self.substitute = substitute(self.packet)
 
 
@@ -53,10 +54,13 @@ def describe(function: Any) -> Operator:
 
 def _collect(values: Any, tensors: list[Tensor]) -> None:
     for value in values:
-        if isinstance(value, Tensor):
+        kind = type(value)
+        if kind is Tensor or kind is Parameter:
             tensors.append(value)
-        elif isinstance(value, (list, tuple)):
+        elif kind is list or kind is tuple:
             _collect(value, tensors)
+        elif isinstance(value, Tensor):
+            tensors.append(value)
 
 
 class DeviceMode(TorchDispatchMode):
@@ -73,28 +77,40 @@ class DeviceMode(TorchDispatchMode):
         if operator.composite:
             with self:
                 return function.decompose(*args, **kwargs)
-        with held():  # what is done here is no part of the program
-            if _function_depth():
-                with NoFunctions():
-                    return self.run(function, operator, args, kwargs)
-            return self.run(function, operator, args, kwargs)
+        if ON.metered:
+            with held():  # what is done here is no part of the program
+                return self.without_functions(function, operator, args, kwargs)
+        return self.without_functions(function, operator, args, kwargs)
+
+    def without_functions(self, function: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run an operator where what is done for it is not seen as a call of PyTorch's interface."""
+        if _function_depth():
+            with NoFunctions():
+                return self.run(function, operator, args, kwargs)
+        return self.run(function, operator, args, kwargs)
 
     def run(self, function: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors: list[Tensor] = []
         _collect(args, tensors)
         if kwargs:
             _collect(kwargs.values(), tensors)
+        if operator.collective:
+            return collective(function, operator, tensors, args, kwargs)
         device = HOST
         mixed = False
-        first = _UNSEEN
+        first = None
         for tensor in tensors:
-            index = index_of(tensor)
+            try:
+                index = INDEX[type(storage_of(tensor))]
+            except (RuntimeError, NotImplementedError, KeyError):
+                index = index_of(tensor)
             if index != first:
-                if first is not _UNSEEN:
+                if first is None:
+                    first = index
+                else:
                     mixed = True
-                first = index
-            if device == HOST:
-                device = index
+                if device == HOST:
+                    device = index
         if mixed:
             adopt_or_refuse(operator, function, tensors, args, kwargs)
         if operator.creates:
@@ -108,10 +124,13 @@ class DeviceMode(TorchDispatchMode):
         waits = 0
         if operator.told and not STATE.muted and not (operator.packet == "_local_scalar_dense" and only_checked_by_cpu()):
             waits = tell(operator.name, args, kwargs, operator.overload)
-        result = perform(function, operator, args, kwargs)
+        result = perform(function, operator, args, kwargs, device)
         if operator.packet != "copy_" or index_of(args[0]) != HOST:
             put(result[0] if operator.packet == "_pack_padded_sequence" else result, device)  # batch sizes stay on the host
-        metered(function, operator.packet, args, kwargs, result, waits)
+        if STATE.graph is not None:
+            STATE.graph.add(function, args, kwargs, result)
+        if ON.metered:
+            metered(function, operator.packet, args, kwargs, result, waits)
         return result
 
     def create(
@@ -138,21 +157,34 @@ class DeviceMode(TorchDispatchMode):
         if operator.told and not STATE.muted and (target != HOST or device != HOST):
             told = {**kwargs, "device": class_of(target).device if target != HOST else torch.device("cpu")}
             waits = tell(operator.name, args, told, operator.overload)
-        result = function(*args, **kwargs) if target == device == HOST else perform(function, operator, args, kwargs)
+        result = function(*args, **kwargs) if target == device == HOST else perform(function, operator, args, kwargs, device)
         if target != HOST:
             put(result, target)
+            if STATE.graph is not None:
+                STATE.graph.add(function, args, kwargs, result)
         elif pinned or (device != HOST and kwargs.get("non_blocking")):
             pin(result)
-        if target != HOST or device != HOST:
+        if ON.metered and (target != HOST or device != HOST):
             metered(function, operator.packet, args, kwargs, result, waits)
         return result
 
 
-def perform(function: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def collective(function: Any, operator: Operator, tensors: list[Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An operator of a process group: it fills the tensors it is given."""
+    from .distributed import refuse_host_tensors  # which knows this module
+
+    refuse_host_tensors(operator.packet, tensors, args)
+    return function(*args, **kwargs)
+
+
+def perform(function: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], device: int) -> Any:
     """Run an operator's kernel: on shapes alone, otherwise than asked, or as it is."""
-    if any(session.shapes for session in SESSIONS):
+    if ON.shapes:
         return run_on_shapes(function, args, kwargs)
-    return operator.substitute(function, args, kwargs) if operator.substitute else function(*args, **kwargs)
+    try:
+        return operator.substitute(function, args, kwargs) if operator.substitute else function(*args, **kwargs)
+    except (IndexError, RuntimeError) as error:
+        return keep_fault(operator.packet, function, args, kwargs, device, error)
 
 
 def made_inside(kwargs: dict[str, Any]) -> bool:
@@ -186,7 +218,7 @@ def put(result: Any, index: int) -> None:
     """Put results on a device."""
     if isinstance(result, Tensor):
         place(result, index)
-    elif isinstance(result, (tuple, list)):
+    elif type(result) is tuple or type(result) is list:
         for value in result:
             put(value, index)
 
@@ -195,7 +227,7 @@ def adopt_or_refuse(operator: Operator, function: Any, tensors: list[Tensor], ar
     """Tensors of several devices meet: refuse it as a device does, unless PyTorch itself made the one on the host, inside a composite."""
     call = STATE.call
     backward = call is not None and call.function is BACKWARD
-    if may_mix(operator.packet) and not backward:
+    if (may_mix(operator.packet) and not backward) or len({index_of(tensor) for tensor in tensors} - {HOST}) > 1:
         refuse_mixed(function, operator.packet, tensors, args, kwargs)
         return
     if backward or (call is not None and call.target is None and (call.function in MIXES_INSIDE or not _has_host_tensor(call))):
@@ -216,5 +248,3 @@ def _has_host_tensor(call: TorchCall) -> bool:
     _collect(call.kwargs.values(), tensors)
     return any(index_of(tensor) == HOST for tensor in tensors)
 
-
-__all__ = ["BACKWARD", "SESSIONS", "DeviceMode", "device_of_call", "note", "put"]

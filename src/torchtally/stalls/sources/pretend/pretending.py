@@ -6,17 +6,31 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+from torch.utils import _device as default_device
+
 from ...price.host import calibrate
 from ...price.meter import Meter, Tariff
 from ...price.prices import price as price_list
 from ...recorder import Recorder
+from .amp import unregister
+from .copies import patch_copies, patch_queues
 from .cuda import patch_cuda
+from .distributed import patch_distributed
 from .engine import patch_engine
 from .functions import CallMode
+from .graphs import patch_graphs
+from .memory import PLACED
 from .operators import OPERATORS, DeviceMode
 from .saving import patch_storage
-from .session import FAULTS, SESSIONS, STATE, Patches, Session
+from .session import FAULTS, ON, SESSIONS, STATE, Patches, Session
 from .tensors import patch_tensor
+from .types import patch_types
+from .unseen import patch_unseen
+
+PATCHES = (
+    patch_tensor, patch_cuda, patch_graphs, patch_types, patch_engine, patch_storage, patch_copies, patch_queues, patch_distributed, patch_unseen,
+)  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -52,12 +66,25 @@ def pretend_cuda(
             stack.enter_context(recorder)
         first = not SESSIONS
         SESSIONS.append(session)
-        stack.callback(SESSIONS.remove, session)
+        stack.callback(_close, session)
+        ON.update()
         if first:
             _open(stack)
+        stack.callback(_tell_of_work, recorder, PLACED[0])
         if price is not None and meter is not None:
             stack.enter_context(meter.counter)
         yield recorder
+
+
+def _close(session: Session) -> None:
+    SESSIONS.remove(session)
+    ON.update()
+
+
+def _tell_of_work(recorder: Any, placed: int) -> None:
+    """The recorder learns that something was on the device, though it may never have waited."""
+    if PLACED[0] > placed:
+        recorder.device_work = True
 
 
 def _open(stack: contextlib.ExitStack) -> None:
@@ -65,14 +92,21 @@ def _open(stack: contextlib.ExitStack) -> None:
     OPERATORS.clear()
     FAULTS.clear()
     stack.callback(_forget)
+    stack.callback(unregister)
     patches = Patches()
     stack.callback(patches.restore)
-    patch_tensor(patches)
-    patch_cuda(patches)
-    patch_engine(patches)
-    patch_storage(patches)
+    for patch in PATCHES:
+        patch(patches)
+    stack.callback(_reset_default_device)
     stack.enter_context(DeviceMode())
     stack.enter_context(CallMode())
+
+
+def _reset_default_device() -> None:
+    """A program may end with a default device that is there no longer."""
+    device = default_device.CURRENT_DEVICE
+    if device is not None and device.type == "cuda":
+        torch.set_default_device(None)
 
 
 def _forget() -> None:

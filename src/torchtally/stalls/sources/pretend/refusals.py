@@ -25,7 +25,7 @@ def may_mix(packet: str) -> bool:
 
 def refuse_mixed(function: Any, packet: str, tensors: list[Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise as CUDA does where the operands of an operator live in different places, unless this operator takes them so."""
-    if packet in ANY:
+    if packet in ANY or packet.startswith("_nested"):
         return
     if packet in INDEXING:
         _refuse_indices(packet, args)
@@ -64,6 +64,13 @@ def _refuse_indices(packet: str, args: tuple[Any, ...]) -> None:
     if "put" in packet and index_of(args[2]) != home and not (args[2].dim() == 0 and index_of(args[2]) == HOST):
         one, two = sorted((str(device_of(args[0])), str(device_of(args[2]))), reverse=True)
         raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {one} and {two}!")
+
+
+def refuse_generator(generator: torch.Generator, index: int) -> None:
+    """Raise where random numbers for one place are asked of a generator of another."""
+    found, expected = generator.device.type, "cpu" if index == HOST else "cuda"
+    if found != expected and generator is not torch.default_generator:  # which stands for those of the devices as well
+        raise RuntimeError(f"Expected a '{expected}' device type for generator but found '{found}'")
 
 
 def type_name(tensor: Tensor) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,13 +15,13 @@ from ...price.meter import Meter
 from .memory import HOST, is_pinned, where
 
 
-class TorchCall(NamedTuple):
+class TorchCall:
     """A call of PyTorch's Python interface. `target` is the device it was asked to put its result on, None where it was not asked."""
 
-    function: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    target: int | None = None
+    __slots__ = ("args", "function", "kwargs", "target")
+
+    def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], target: int | None = None) -> None:
+        self.function, self.args, self.kwargs, self.target = function, args, kwargs, target
 
 
 class ThreadState(threading.local):
@@ -57,7 +57,19 @@ class Session:
             notes.append(text)
 
 
+class Switches:
+    """What any open session asks for, looked up at every operator."""
+
+    fast = shapes = metered = False
+
+    def update(self) -> None:
+        self.fast = any(session.fast for session in SESSIONS)
+        self.shapes = any(session.shapes for session in SESSIONS)
+        self.metered = any(session.meter is not None for session in SESSIONS)
+
+
 SESSIONS: list[Session] = []
+ON = Switches()
 FAULTS: dict[int, str] = {}  # by device: what an asynchronous kernel found wrong, raised at every wait from then on
 
 
@@ -134,6 +146,8 @@ def tell(operator: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | Non
         found = catalogue.waits(catalogue.Call(operator, overload, args, kwargs or {}, on_device, pinned))
     finally:
         STATE.muted -= 1
+    if STATE.graph is not None and any(times for _, times in found):
+        raise _accelerator_error()("CUDA error: operation not permitted when stream is capturing")
     for session in SESSIONS:
         before = getattr(session.recorder, "count", None)
         for row, times in found:
@@ -160,16 +174,19 @@ def raise_fault() -> None:
         )
 
 
+_MISSING = object()
+
+
 class Patches:
-    """Attributes that were replaced, and what they were."""
+    """Attributes and entries that were replaced, and how to put them back."""
 
     def __init__(self) -> None:
-        self.replaced: list[tuple[Any, str, bool, Any]] = []
+        self.undo: list[Callable[[], None]] = []
 
     def set(self, owner: Any, name: str, value: Any) -> None:
         """Replace an attribute of a module or class until `restore`."""
-        own = name in vars(owner)
-        self.replaced.append((owner, name, own, vars(owner)[name] if own else None))
+        own = vars(owner).get(name, _MISSING)
+        self.undo.append((lambda: delattr(owner, name)) if own is _MISSING else (lambda: setattr(owner, name, own)))
         setattr(owner, name, value)
 
     def add(self, owner: Any, **values: Any) -> None:
@@ -181,10 +198,17 @@ class Patches:
         if hasattr(owner, name):
             self.set(owner, name, make(getattr(owner, name)))
 
+    def put(self, mapping: dict[Any, Any], key: Any, value: Any) -> None:
+        """Replace an entry of a dict."""
+        own = mapping[key]
+        self.undo.append(lambda: mapping.__setitem__(key, own))
+        mapping[key] = value
+
+    def put_first(self, values: list[Any], value: Any) -> None:
+        """Put a value at the head of a list."""
+        values.insert(0, value)
+        self.undo.append(lambda: values.remove(value))
+
     def restore(self) -> None:
-        while self.replaced:
-            owner, name, own, value = self.replaced.pop()
-            if own:
-                setattr(owner, name, value)
-            else:
-                delattr(owner, name)
+        while self.undo:
+            self.undo.pop()()

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .session import SESSIONS
+from .session import ON
 
 PRODUCTS = frozenset(
     ["mm", "addmm", "bmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "vdot", "addr", "convolution", "_convolution", "convolution_backward", "convolution_overrideable", "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention_for_cpu_backward", "_scaled_dot_product_attention_math", "_addmm_activation", "linear", "linear_backward", "mkldnn_rnn_layer"]
@@ -25,7 +25,7 @@ def substitute(packet: str) -> Run | None:
 
 def _product(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A product. Half precision computes in float32 and rounds once, as tensor cores do; a CPU needs twenty times as long to do it in half."""
-    if any(session.fast for session in SESSIONS):
+    if ON.fast:
         return _noise(function, args, kwargs)
     half = next((value.dtype for value in args if isinstance(value, Tensor) and value.dtype in HALF), None)
     if half is None or "out" in kwargs:
@@ -40,14 +40,21 @@ def _cast(value: Any, of: torch.dtype, to: torch.dtype) -> Any:
 
 def _noise(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Small numbers of the right shape and type."""
-    shapes = function(*[_on_meta(value) for value in args], **{key: _on_meta(value) for key, value in kwargs.items()})
+    shapes = shapes_of(function, args, kwargs)
     if isinstance(shapes, tuple):
         return tuple(_numbers(shape) for shape in shapes)
     return _numbers(shapes)
 
 
+def shapes_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The results of an operator without their values."""
+    return function(*[_on_meta(value) for value in args], **{key: _on_meta(value) for key, value in kwargs.items()})
+
+
 def _on_meta(value: Any) -> Any:
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta") if isinstance(value, Tensor) else value
+    if isinstance(value, Tensor):
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+    return [_on_meta(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 def _numbers(shape: Any) -> Any:

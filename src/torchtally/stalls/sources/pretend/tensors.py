@@ -64,12 +64,24 @@ def patch_tensor(patches: Patches) -> None:
 
         return (DLDeviceType.kDLCUDA, index)
 
+    def _from_dlpack(own: Any) -> Any:
+        def from_dlpack(ext_tensor: Any, **kwargs: Any) -> Tensor:
+            index = where(ext_tensor) if isinstance(ext_tensor, Tensor) else HOST
+            if index == HOST:
+                return own(ext_tensor, **kwargs)  # type: ignore[no-any-return]
+            return ext_tensor.detach()  # type: ignore[no-any-return]  # both share the memory
+
+        return from_dlpack
+
+    patches.replace(torch, "from_dlpack", _from_dlpack)
+    patches.replace(torch.utils.dlpack, "from_dlpack", _from_dlpack)
     patches.add(
         Tensor,
         device=property(device_of),
         is_cuda=property(lambda self: where(self) != HOST or is_cuda(self)),
         is_cpu=property(lambda self: where(self) == HOST and is_cpu(self)),
         get_device=_get_device,
+        record_stream=lambda self, stream: None,  # memory is not reused behind the host's back here
         numpy=_numpy,
         __array__=_array,
         __repr__=_repr,
