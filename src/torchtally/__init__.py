@@ -20,6 +20,7 @@ from .classification import (
 )
 from .collection import MetricCollection
 from .composition import CompositionalMetric
+from .distributed import RankError, RankTimeout
 from .errors import TallyError
 from .faults import FaultError, FaultWarning
 from .formula import Formula
@@ -91,6 +92,8 @@ __all__ = [
     "Pending",
     "Precision",
     "R2Score",
+    "RankError",
+    "RankTimeout",
     "Recall",
     "RelativeSquaredError",
     "Slot",

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from . import distributed
 from .apart import Call, Forwarded, mergeable, update_all
 from .faults import Fault
-from .formula import Formula, check_all, named, reduced, wants_grad
+from .formula import Formula, check_all, named, wants_grad
 from .ledger import Ledger, LooseLedger
 from .metric import Metric, _saving, parameters_of, required_of, saving_all
 from .pending import Pending
+from .reduction import Totals
 from .statistic import host_visible, in_functorch, map_tensors, may_wait
 from .statistics import Average
 from .statistics.averages import ScalarRows, add_scalars, read_scalars
+from .together import Read, Together
 
 
 class _Feed:
@@ -64,13 +69,14 @@ class MetricCollection(nn.Module):
         for name, x in (("prefix", prefix), ("postfix", postfix)):
             if x is not None and not isinstance(x, str):
                 raise ValueError(f"MetricCollection: {name} is {x!r}; expected a string or None.")
-        self.__dict__.update(prefix=prefix, postfix=postfix, _plans={}, ledger=Ledger())
+        self.__dict__.update(prefix=prefix, postfix=postfix, _plans={}, ledger=Ledger(), together=Together("MetricCollection"))
         self._put(_members(metrics, additional_metrics))
 
     _modules: dict[str, Any]  # type: ignore[assignment]  # nn.Module admits None; here every member is a metric
     prefix: str | None
     postfix: str | None
     ledger: Ledger
+    together: Together
     _fed: list[tuple[int, Any, tuple[str, ...], tuple[int, ...]]]
     _apart: list[tuple[Metric, tuple[str, ...], tuple[str, ...]]]
     _plans: dict[tuple[Any, ...], _Feed]
@@ -97,6 +103,13 @@ class MetricCollection(nn.Module):
             new[name] = metric
         self._modules.update(new)
         self._share()
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """Let every metric inside know with whom it is read over ranks."""
+        self.together.forget()
+        for _, m in self._leaves():
+            m.__dict__["_collection"] = weakref.ref(self)
 
     # ---- sharing
     def _formulas(self) -> list[Formula]:
@@ -299,6 +312,9 @@ class MetricCollection(nn.Module):
             batch = self.ledger.scratch_in_use()
         self.ledger.absorb(batch, 1)  # before any value: a failed value loses nothing
         values = apart.values()
+        first = next((m for m, _ in self._shared if m.dist_sync_on_step and m.ledger is self.ledger), None)
+        if first is not None and distributed.available():
+            batch = first._over_ranks(batch.settled(), first.process_group)
         read = self._values(batch)
         for m in self._modules.values():
             if id(m) in read:
@@ -313,14 +329,14 @@ class MetricCollection(nn.Module):
         wanted = {i for m, indices in self._shared if m.is_differentiable for i in indices}
         return [j for j, feeds in enumerate(self.ledger.feeds) if wanted & set(feeds)]
 
-    def _values(self, ledger: Ledger) -> dict[int, Any]:
+    def _values(self, ledger: Ledger, skipped: frozenset[int] = frozenset()) -> dict[int, Any]:
         """Unrounded value of every member that shares, by id; what several formulas see is made once."""
         ledger.fold()
         views = ledger.views()
         seen: dict[int, Any] = {}
         out = {}
         for m, indices in self._shared:
-            if m.ledger is not self.ledger or m.emptied:
+            if m.ledger is not self.ledger or m.emptied or id(m) in skipped:
                 continue
             for i in indices:
                 if i not in seen:
@@ -328,54 +344,110 @@ class MetricCollection(nn.Module):
             out[id(m)] = m.value(*[seen[i] for i in indices])
         return out
 
-    def _sharing(self) -> Formula | None:
-        return next((m for m in self._modules.values() if isinstance(m, Formula) and m.ledger is self.ledger), None)
-
-    def _total(self) -> Ledger:
-        """The shared ledger over all ranks."""
-        first = self._sharing()
-        return reduced(self.ledger, first) if first is not None and first._to_sync() else self.ledger
-
     def compute(self) -> dict[str, Any]:
         """All values over everything seen since the last reset, by name."""
-        total = self._total()
-        read = self._values(total)
-        values = {n: m._finish(read[id(m)]) if id(m) in read else m.compute() for n, m in self._modules.items()}
+        first, read = self._first_to_sync(), None
+        if first is not None:
+            read = self.together.read(self, partial(self.peers, first), first.process_group, first.timeout)
+        total = self._total(read)
+        shared = self._values(total, self._unread(read)) if total is not None else {}
+        values = {n: m._finish(shared[id(m)]) if id(m) in shared else m.compute() for n, m in self._modules.items()}
         out = self._named(values)
-        check_all(self._faults(total), out)
+        if shared and total is not None:
+            check_all(self._faults(total), out)
         return out
 
+    def _first_to_sync(self) -> Metric | None:
+        """A member that is read over ranks by torch.distributed; the others like it are read with it."""
+        if not distributed.available():
+            return None
+        return next((m for _, m in self._leaves() if m.dist_sync_fn is None and m._to_sync()), None)
+
+    def _leaves(self) -> list[tuple[str, Metric]]:
+        """Every metric that holds totals: the members, and those inside of members."""
+        return [(n, m) for n, m in self.named_modules() if isinstance(m, Metric) and (isinstance(m, Formula) or m._defaults)]
+
+    def peers(self, metric: Metric) -> list[tuple[str, Metric]]:
+        """The metrics that are read over the same ranks as one of them, with their names."""
+        return [
+            (n, m)
+            for n, m in self._leaves()
+            if m.process_group is metric.process_group and m.dist_sync_fn is None and m.sync_on_compute and not m._is_synced
+        ]
+
+    def _total(self, read: Read | None) -> Ledger | None:
+        """The shared ledger to read: over all ranks, or this rank's own; None where ranks share differently, so that each member has its own."""
+        if read is None:
+            return self.ledger
+        sharing = next((m for m, _ in self._shared if m.ledger is self.ledger and not m.emptied and m in read), None)
+        return None if sharing is None or read.totals.apart else read.ledger_of(sharing)
+
+    def _unread(self, read: Read | None) -> frozenset[int]:
+        """Members that are not read over ranks although others are."""
+        return frozenset() if read is None else frozenset(id(m) for m, _ in self._shared if m not in read)
+
     def _faults(self, ledger: Ledger) -> list[tuple[str, Fault]]:
-        found = []
-        views = ledger.views()
-        for j, (input_, _) in enumerate(ledger.inputs):
-            fault = input_.faults(views[len(ledger.keys) + j]) if ledger.strict[j] else None
-            if fault is not None:
-                found.append((self._served[j], fault))
-        return found
+        return [(self._served[j], fault) for j in range(len(ledger.inputs)) if (fault := ledger.fault(j)) is not None]
 
     def fetch(self, reset: bool = False) -> Pending:
-        """All values as Python numbers in full precision, later: one copy to the host is started; nothing waits.
+        """All values as Python numbers in full precision, later: starts what must be sent and copied, and returns at once.
 
-        With `reset=True` also starts afresh: what is fetched and what is counted from now on are one consistent cut.
+        Ranks are read in the background. With `reset=True` also starts afresh: what is fetched and what is counted from now on are one
+        consistent cut.
         """
-        total = self._total()
-        read = self._values(total)
-        faults = self._faults(total)
-        values = {}
-        for n, m in self._modules.items():
-            if id(m) in read:
-                values[n] = m._unfinished(read[id(m)])
-            elif isinstance(m, Formula):
-                own = m.ledger.scratch() if m.emptied else m._total(m.ledger)
-                values[n] = m._unfinished(m._read(own))
-                faults += [(self._name(n), f) for f in m._faults(own)]
-            else:
-                values[n] = m.compute()
-        pending = Pending(self._named(values), faults)
+        first = self._first_to_sync()
+        started = None if first is None else self.together.start(self.peers(first), first.process_group)
+        read = started[1] if started else None
+        if started is None and first is not None:  # nothing goes on in the background of a stand-in for many ranks
+            read = self.together.read(self, partial(self.peers, first), first.process_group, first.timeout)
+        names = list(self._modules)
+        values, faults = self._values_now(read)
+        later = [(n, m if isinstance(m, Formula) else m._stand_in(), m) for n, m in self._modules.items() if n not in values]
+        served = self._served
+
+        def arrived(totals: Totals) -> tuple[Any, list[tuple[str, Fault]]]:
+            assert read is not None
+            read.totals = totals
+            seen: set[int] = set()
+            for n, m, own in later:
+                if not isinstance(m, Formula):
+                    values[n] = m._value_over(read.states_of(own))
+                    continue
+                ledger = read.ledger_of(m)
+                values[n] = m._unfinished(m._value_in(ledger))
+                if totals.apart or not ledger.shared:
+                    faults.extend((self._name(n), f) for f in m._faults(ledger))
+                elif id(ledger) not in seen:
+                    seen.add(id(ledger))
+                    faults.extend((served[j], f) for j in range(len(ledger.inputs)) if (f := ledger.fault(j)) is not None)
+            return self._named({n: values[n] for n in names}), faults
+
+        if started is not None:
+            pending = Pending.after(started[0], arrived)
+        else:
+            pending = Pending(*(arrived(read.totals) if read is not None else (self._named(values), faults)))
         if reset:
             self.reset()
         return pending
+
+    def _values_now(self, read: Read | None) -> tuple[dict[str, Any], list[tuple[str, Fault]]]:
+        """The values, and what was kept out, of the members that do not wait for other ranks."""
+        waiting = frozenset(id(m) for m in self._modules.values() if read is not None and m in read)
+        shared = self._values(self.ledger, waiting)
+        faults = self._faults(self.ledger) if shared else []
+        values: dict[str, Any] = {}
+        for n, m in self._modules.items():
+            if id(m) in waiting:
+                continue
+            if id(m) in shared:
+                values[n] = m._unfinished(shared[id(m)])
+            elif isinstance(m, Formula):
+                ledger = m._whole()
+                values[n] = m._unfinished(m._value_in(ledger))
+                faults += [(self._name(n), f) for f in m._faults(ledger)]
+            else:
+                values[n] = m.compute()
+        return values, faults
 
     def reset(self) -> None:
         """Forget everything, in all metrics."""
@@ -388,6 +460,7 @@ class MetricCollection(nn.Module):
                 self.ledger.left += 1  # so that the next update finds all empty and shares again
             m.__dict__["_forward_cache"] = None
         self.ledger.reset()
+        self.together.forget()
 
     def merge_state(self, other: MetricCollection) -> None:
         """Add what another collection of the same metrics has seen."""
@@ -526,6 +599,10 @@ class MetricCollection(nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_plans": {}}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._adopt()
+
     # ---- being a mapping
     def _name(self, name: str) -> str:
         return f"{self.prefix or ''}{name}{self.postfix or ''}"
@@ -563,7 +640,9 @@ class MetricCollection(nn.Module):
         raise KeyError(f"MetricCollection has no metric {name!r}; it has {self.keys()}.")
 
     def __setitem__(self, name: str, metric: Metric) -> None:
-        self._modules.pop(name, None)
+        gone = self._modules.pop(name, None)
+        if isinstance(gone, Metric):
+            gone.__dict__["_collection"] = None
         self._put([(name, metric)])
 
     def __contains__(self, name: object) -> bool:

@@ -13,7 +13,9 @@ from .faults import Fault, report
 from .ledger import Clock, Key, Ledger, LooseLedger
 from .metric import Metric, _saving, _seen, parameters_of, required_of
 from .pending import Pending
+from .reduction import Totals
 from .statistic import Slots, Statistic, loose, map_tensors
+from .together import Together, described, gathered_by, part_of_all
 
 
 def feeds(update: Callable[..., None]) -> Callable[..., None]:
@@ -126,7 +128,9 @@ class Formula(Metric):
 
     def _value_of(self, batch: Ledger) -> Any:
         if type(self).compute is Formula.compute:
-            value = self._finish(self._read(self._total(batch) if self.dist_sync_on_step else batch))
+            if self.dist_sync_on_step and distributed.available():
+                batch = self._over_ranks(batch, self.process_group)
+            value = self._finish(self._read(batch))
         else:
             value = self._computed_over(batch)
         self.__dict__["_forward_cache"] = map_tensors(value, torch.Tensor.detach) if batch.followed else value
@@ -140,6 +144,17 @@ class Formula(Metric):
             return self.compute()
         finally:
             self.__dict__.update(kept)
+
+    def _value_in(self, ledger: Ledger) -> Any:
+        """The value over the totals of a ledger, whoever wrote `compute`."""
+        if type(self).compute is Formula.compute:
+            return self._read(ledger)
+        sync = self.dist_sync_on_step
+        self.__dict__["dist_sync_on_step"] = False
+        try:
+            return self._computed_over(ledger)
+        finally:
+            self.__dict__["dist_sync_on_step"] = sync
 
     # ---- sharing
     def needs(self) -> list[Key]:
@@ -180,6 +195,7 @@ class Formula(Metric):
     def reset(self) -> None:
         """Forget everything. A shared ledger is cleared when the last of its members is reset; until then this one reads as empty."""
         ledger = self.ledger
+        read = ledger.reduced  # what was read stays for members that have not asked yet: ranks must not differ in when they read anew
         if not ledger.shared:
             ledger.reset()
             if self._left is not None:
@@ -189,6 +205,8 @@ class Formula(Metric):
             ledger.emptied += 1
             if ledger.emptied == ledger.members:
                 ledger.reset()
+        ledger.reduced = read
+        self._read_again()
         self.__dict__.update(_forward_cache=None, _is_synced=False, _cache=None)
 
     # ---- reading
@@ -214,35 +232,63 @@ class Formula(Metric):
     def _round(self, x: Tensor) -> Tensor:
         return x.to(self._dtype or torch.get_default_dtype()) if x.is_floating_point() else x
 
-    def _total(self, ledger: Ledger) -> Ledger:
-        """The ledger to read: of all ranks, reduced once for all its readers until the next update."""
-        if not self._to_sync():
-            return ledger
-        return reduced(ledger, self)
-
     def _faults(self, ledger: Ledger) -> list[Fault]:
         return ledger.faults(self._mine(ledger)) if self.validate_args else []
 
+    def _whole(self) -> Ledger:
+        """The ledger to read: of all ranks, reduced once for all its readers until the next update, or this rank's own."""
+        if self._to_sync():
+            if self.dist_sync_fn is not None:
+                return gathered_by(self.dist_sync_fn, self._alone(), self.process_group)
+            read = self._read_ranks(self.process_group)
+            if read is not None:
+                return read.ledger_of(self)
+        return self.ledger.scratch() if self.emptied else self.ledger
+
+    def _alone(self) -> Ledger:
+        """The totals of this metric and no other."""
+        if self.emptied:
+            return Ledger(self.needs(), self.ledger.device)
+        return self.ledger.part(self._mine(self.ledger)) if self.ledger.shared else self.ledger
+
+    def _over_ranks(self, ledger: Ledger, group: Any) -> Ledger:
+        """A ledger's totals over all ranks, not kept."""
+        name = type(self).__name__
+        return part_of_all(ledger, name, described(self), group, self.timeout) or ledger
+
     def compute(self) -> Any:
         """The value over everything seen since the last reset, on all ranks."""
-        if self.emptied:
-            return self._finish(self._read(self.ledger.scratch()))
-        ledger = self._total(self.ledger)
+        ledger = self._whole()
         value = self._finish(self._read(ledger))
         check(type(self).__name__, self._faults(ledger), value)
         return value
 
     def fetch(self, reset: bool = False) -> Pending:
-        """The value as Python numbers in full precision, later: starts one copy to the host and returns at once.
+        """The value as Python numbers in full precision, later: starts what must be sent and copied, and returns at once.
 
-        With `reset=True` also starts afresh: what is fetched and what is counted from now on are one consistent cut.
+        Ranks are read in the background. With `reset=True` also starts afresh: what is fetched and what is counted from now on are one
+        consistent cut.
         """
-        ledger = self.ledger.scratch() if self.emptied else self._total(self.ledger)
-        value = self._unfinished(self._read(ledger))
-        pending = Pending(value, [(type(self).__name__, f) for f in self._faults(ledger)])
+        started = None
+        if self._to_sync() and self.dist_sync_fn is None:
+            together = Together(type(self).__name__)
+            started = together.start([(type(self).__name__, self)], self.process_group)
+        if started is not None:
+            flight, read = started
+
+            def arrived(totals: Totals) -> Any:
+                read.totals = totals
+                return self._evaluated(read.ledger_of(self))
+
+            pending = Pending.after(flight, arrived)
+        else:
+            pending = Pending(*self._evaluated(self._whole()))
         if reset:
             self.reset()
         return pending
+
+    def _evaluated(self, ledger: Ledger) -> tuple[Any, list[tuple[str, Fault]]]:
+        return self._unfinished(self._value_in(ledger)), [(type(self).__name__, f) for f in self._faults(ledger)]
 
     def merge_state(self, other: Metric | dict[str, Any]) -> None:
         """Add what another metric of the same class and configuration (or its `metric_state`) has seen."""
@@ -275,8 +321,9 @@ class Formula(Metric):
         available = distributed_available or self.distributed_available_fn or distributed.available
         if not should_sync or not available():
             return
-        local = self.ledger.part(self._mine(self.ledger)) if self.ledger.shared else self.ledger
-        total = distributed.reduce_ledger(local, process_group or self.process_group)
+        gather, group = dist_sync_fn or self.dist_sync_fn, process_group if process_group is not None else self.process_group
+        total = gathered_by(gather, self._alone(), group) if gather is not None else self._over_ranks(self._alone(), group)
+        total.shared = False
         self.__dict__.update(_cache=self.ledger, ledger=total, _is_synced=True)
 
     def unsync(self, should_unsync: bool = True) -> None:
@@ -487,14 +534,3 @@ def check_all(faults: list[tuple[str, Fault]], values: Any) -> None:
 def check(name: str, faults: list[Fault], values: Any) -> None:
     """The same for one metric."""
     check_all([(name, f) for f in faults], values)
-
-
-def reduced(ledger: Ledger, reader: Metric) -> Ledger:
-    """The totals of all ranks, reduced once for all readers of a ledger until it changes; a reader that asks again reduces anew."""
-    served = ledger.reduced
-    if served is None or id(reader) in served[1]:
-        served = distributed.reduce_ledger(ledger, reader.process_group), set()
-        ledger.reduced = served
-    served[1].add(id(reader))
-    total: Ledger = served[0]
-    return total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -114,6 +115,7 @@ class Ledger:
         self.lanes = [s.lane() for s, _ in self.keys]
         self.lines = [Line() for _ in self.inputs]
         self.rows: dict[ScalarRows, Line] = {}
+        self.known: dict[int, tuple[int, int]] = {}  # of totals over all ranks: counts and first updates of faults, by input
         self._drop()
 
     def _lay_out(self) -> None:
@@ -367,18 +369,41 @@ class Ledger:
         """The same totals in memory of their own."""
         return self.part(range(len(self.keys)))
 
+    def frozen(self) -> Ledger:
+        """The totals as they are now, in memory of their own and with nothing waiting: a consistent cut."""
+        self.fold()
+        with torch.inference_mode(False), torch.no_grad():
+            return self.twin({g: flat.clone() for g, flat in self.flats.items()}, {p: list(x) for p, x in self.samples.items()})
+
+    def twin(self, flats: dict[Group, Tensor], samples: dict[tuple[int, str], list[Tensor]], device: torch.device | None = None) -> Ledger:
+        """A ledger of the same layout with these totals, which lie on `device` (None: on ours)."""
+        new = Ledger.__new__(Ledger)
+        new.__dict__.update(self.__dict__)
+        if device is not None:
+            new.device, new.on_cpu = device, device.type == "cpu"
+        new.flats, new.samples, new.known = flats, samples, {}
+        new.lanes, new.lines, new.rows = [s.lane() for s, _ in self.keys], [Line() for _ in self.inputs], {}
+        with torch.inference_mode(False):
+            new.clock = Clock(new.device)
+            new.clock.count, new.clock.traced = self.clock.count, self.clock.traced
+            if self.clock.traced:
+                new.clock.ticks.copy_(self.clock.ticks)
+        new._drop()
+        return new
+
     # ---- faults
+    def fault(self, j: int) -> Fault | None:
+        """What input `j` kept out; None where it counts nothing or nobody asks."""
+        fault = self.inputs[j][0].faults(self.views()[len(self.keys) + j]) if self.strict[j] else None
+        if fault is not None and j in self.known:  # the host has read these already
+            count, first = self.known[j]
+            return replace(fault, count=torch.tensor(count), first=torch.tensor(first))
+        return fault
+
     def faults(self, indices: Iterable[int] | None = None) -> list[Fault]:
         """What was kept out by the inputs of some statistics (all, if None)."""
-        views = self.views()
         wanted = None if indices is None else {(s.input, e) for s, e in (self.keys[i] for i in indices)}
-        found = []
-        for j, pair in enumerate(self.inputs):
-            if wanted is None or pair in wanted:
-                fault = pair[0].faults(views[len(self.keys) + j])
-                if fault is not None and self.strict[j]:
-                    found.append(fault)
-        return found
+        return [f for j, pair in enumerate(self.inputs) if (wanted is None or pair in wanted) and (f := self.fault(j)) is not None]
 
 
 class LooseLedger(Ledger):

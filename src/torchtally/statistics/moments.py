@@ -74,12 +74,13 @@ def _table_on_host(table: np.ndarray, pairs: HostPairs) -> None:
         n = len(p)
         if one and p.ndim == 2:
             p, t, e = p[:, 0], t[:, 0], e[:, 0]
-        if np.all(rows[0] == 0):
+        if (rows[0] if one else rows[0][0]) == 0:
             rows[1], rows[2] = (float(p[0]), float(t[0])) if one else (p[0].copy(), t[0].copy())
         p, t = p - rows[1], t - rows[2]
         if one:
-            mean_p, mean_t = float(np.dot(p, ONES[:n])) / n, float(np.dot(t, ONES[:n])) / n
-            pp, tt, pt, ee = float(np.dot(p, p)), float(np.dot(t, t)), float(np.dot(p, t)), float(np.dot(e, e))
+            ones = ONES[:n]
+            mean_p, mean_t = float(p.dot(ones)) / n, float(t.dot(ones)) / n
+            pp, tt, pt, ee = float(p.dot(p)), float(t.dot(t)), float(p.dot(t)), float(e.dot(e))
             by_p, by_t = pp - n * mean_p * mean_p, tt - n * mean_t * mean_t
             if by_p > 0.25 * pp and by_t > 0.25 * tt:  # the pivots are near the means: at most two bits are lost
                 rows = grown(rows, n, mean_p, mean_t, by_p, by_t, pt - n * mean_p * mean_t, ee)

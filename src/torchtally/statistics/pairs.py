@@ -48,17 +48,21 @@ class HostPairs:
         return len(self.preds)
 
     def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        rows = max(1, BLOCK * len(self.preds) // max(1, self.preds.numel()))
         if self._only is not None:
             yield self._only
             return
-        for start in range(0, len(self.preds), rows):
+        length, size = len(self.preds), self.preds.numel()
+        if size <= BLOCK:
+            if size:
+                p, t = self.preds.double().numpy(), self.target.double().numpy()
+                self._only = p, t, p - t
+                yield self._only
+            return
+        rows = max(1, BLOCK * length // size)
+        for start in range(0, length, rows):
             p = self.preds[start : start + rows].double().numpy()
             t = self.target[start : start + rows].double().numpy()
-            block = p, t, p - t
-            if len(self.preds) <= rows:
-                self._only = block
-            yield block
+            yield p, t, p - t
 
 
 @dataclass(frozen=True)
