@@ -318,7 +318,7 @@ class MetricCollection(nn.Module):
         read = self._values(batch)
         for m in self._modules.values():
             if id(m) in read:
-                value = m._finish(read[id(m)])
+                value = m._of_batch(read[id(m)])
                 cached = map_tensors(value, Tensor.detach) if followed else value
                 values[id(m)] = value if m.is_differentiable else cached
                 m.__dict__["_forward_cache"] = cached
