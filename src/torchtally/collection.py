@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from . import distributed
+from .apart import Call, Forwarded, mergeable, update_all
 from .faults import Fault
-from .formula import Formula, check_all, named, reduced
-from .ledger import Ledger
+from .formula import Formula, check_all, named, wants_grad
+from .ledger import Ledger, LooseLedger
 from .metric import Metric, _saving, parameters_of, required_of, saving_all
 from .pending import Pending
+from .reduction import Totals
 from .statistic import host_visible, in_functorch, map_tensors, may_wait
 from .statistics import Average
 from .statistics.averages import ScalarRows, add_scalars, read_scalars
+from .together import Read, Together
 
 
 class _Feed:
@@ -63,13 +69,14 @@ class MetricCollection(nn.Module):
         for name, x in (("prefix", prefix), ("postfix", postfix)):
             if x is not None and not isinstance(x, str):
                 raise ValueError(f"MetricCollection: {name} is {x!r}; expected a string or None.")
-        self.__dict__.update(prefix=prefix, postfix=postfix, _plans={}, ledger=Ledger())
+        self.__dict__.update(prefix=prefix, postfix=postfix, _plans={}, ledger=Ledger(), together=Together("MetricCollection"))
         self._put(_members(metrics, additional_metrics))
 
     _modules: dict[str, Any]  # type: ignore[assignment]  # nn.Module admits None; here every member is a metric
     prefix: str | None
     postfix: str | None
     ledger: Ledger
+    together: Together
     _fed: list[tuple[int, Any, tuple[str, ...], tuple[int, ...]]]
     _apart: list[tuple[Metric, tuple[str, ...], tuple[str, ...]]]
     _plans: dict[tuple[Any, ...], _Feed]
@@ -96,11 +103,18 @@ class MetricCollection(nn.Module):
             new[name] = metric
         self._modules.update(new)
         self._share()
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """Let every metric inside know with whom it is read over ranks."""
+        self.together.forget()
+        for _, m in self._leaves():
+            m.__dict__["_collection"] = weakref.ref(self)
 
     # ---- sharing
     def _formulas(self) -> list[Formula]:
         """Members whose totals can lie in the shared ledger."""
-        return [m for m in dict.fromkeys(self._modules.values()) if isinstance(m, Formula) and getattr(type(m).update, "feeds", False)]
+        return [m for m in dict.fromkeys(self._modules.values()) if isinstance(m, Formula) and m.plain]
 
     def _share(self) -> None:
         """One ledger for all members that have seen nothing yet; the others keep their own."""
@@ -108,12 +122,16 @@ class MetricCollection(nn.Module):
         devices = {m.device: None for m in formulas}
         device = next(iter(devices), torch.device("cpu"))
         join = [m for m in formulas if m.update_count == 0 and m.device == device]
+        joining = {id(m) for m in join}
+        for m in formulas:
+            if id(m) not in joining and m.ledger is self.ledger:
+                m._leave()
         ledger = Ledger(dict.fromkeys(k for m in join for k in m.needs()), device)
         ledger.shared = True
         for m in join:
             if m.ledger.shared:
                 m._leave()
-            m.__dict__["ledger"] = ledger
+            m.__dict__.update(ledger=ledger, _emptied=-1)
         self.__dict__["ledger"] = ledger
         self._arrange()
 
@@ -142,6 +160,8 @@ class MetricCollection(nn.Module):
             bound = tuple(m._entries.get(p, p) for p in wants) if isinstance(m, Metric) else wants
             if not (isinstance(m, Formula) and m.ledger is self.ledger):
                 apart.append((m, wants, bound))
+                if isinstance(m, Formula) and m.plain and not m.ledger.shared:
+                    m.__dict__["_left"] = self.ledger
                 continue
             members += 1
             for statistic, key in zip(m.statistics, m.needs()):
@@ -201,12 +221,8 @@ class MetricCollection(nn.Module):
                     f"{positional} by position and {list(given)} by name. Name what it takes, as in .bind({p}='…')."
                 )
 
-    def _feed(self, ledger: Ledger, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Metric, list[Any], dict[str, Any]]]:
-        """Add a batch to a ledger laid out as ours, all or nothing; returns the members to update apart and what to give them."""
-        if self.ledger.left or self.ledger.emptied:
-            self._regroup()
-            if not ledger.shared:  # the scratch of a ledger that is no longer ours
-                ledger = self.ledger.scratch()
+    def _feed(self, ledger: Ledger, args: tuple[Any, ...], kwargs: dict[str, Any], apart: Callable[[list[Call]], Any]) -> Any:
+        """Add a batch to a ledger laid out as ours, and to the members apart as `apart` does: all or nothing."""
         compiling = torch.compiler.is_compiling()
         plan = None if compiling else self._plans.get((len(args), *kwargs))  # a trace plans afresh
         if plan is None:
@@ -219,7 +235,8 @@ class MetricCollection(nn.Module):
         scalars: list[Any] = []
         try:
             for j, places, take in plan.inputs:
-                batch = [x.detach() if isinstance(x := values[p], Tensor) and x.requires_grad else x for p in places]
+                follow = j in ledger.followed
+                batch = [x.detach() if isinstance(x := values[p], Tensor) and x.requires_grad and not follow else x for p in places]
                 ledger.accept(j, batch, "the collection")
                 taken.append((j, *take(ledger.strict[j], *batch)))
             for strategy, group, places, columns in plan.scalars:
@@ -231,6 +248,7 @@ class MetricCollection(nn.Module):
                     taken += self._take_rest(ledger, group, scalars, rest, columns)
         except Exception as error:
             raise named(error, self._names_of(j if j >= 0 else self._refused(group, scalars))) from error.__cause__
+        done = apart([(m, [values[p] for p in places], {n: values[p] for n, p in given.items()}) for m, places, given in plan.apart])
         for j, key, piece in taken:
             if j < 0:
                 ledger.add_row(key, piece[0])
@@ -239,9 +257,7 @@ class MetricCollection(nn.Module):
         for indices, numbers in rows:
             add_scalars(ledger, indices, numbers)
         ledger.tick(compiling)
-        if not plan.apart:
-            return []
-        return [(m, [values[p] for p in places], {n: values[p] for n, p in given.items()}) for m, places, given in plan.apart]
+        return done
 
     def _refused(self, group: tuple[int, ...], scalars: list[Any]) -> int:
         """The input of the first of some averages that was given NaN, or no number."""
@@ -281,32 +297,46 @@ class MetricCollection(nn.Module):
     # ---- the contract
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Add a batch to every metric. What is refused raises before anything is written."""
-        for m, positional, given in self._feed(self.ledger, args, kwargs):
-            m.update(*positional, **given)
+        if self.ledger.left or self.ledger.emptied:
+            self._regroup()
+        self._feed(self.ledger, args, kwargs, update_all)
 
     def forward(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """The values on this batch, which is also accumulated, in one pass."""
         if self.ledger.left or self.ledger.emptied:
             self._regroup()
-        batch = self.ledger.scratch()
-        apart = self._feed(batch, args, kwargs)
-        batch = self.ledger.scratch_in_use()
-        self.ledger.absorb(batch, 1)
-        values = {id(m): m(*positional, **given) for m, positional, given in apart}
+        followed = self._followed() if wants_grad(args, kwargs) else ()
+        batch: Ledger = LooseLedger(self.ledger, followed) if followed else self.ledger.scratch()
+        apart = self._feed(batch, args, kwargs, Forwarded)
+        if not isinstance(batch, LooseLedger):
+            batch = self.ledger.scratch_in_use()
+        self.ledger.absorb(batch, 1)  # before any value: a failed value loses nothing
+        values = apart.values()
+        first = next((m for m, _ in self._shared if m.dist_sync_on_step and m.ledger is self.ledger), None)
+        if first is not None and distributed.available():
+            batch = first._over_ranks(batch.settled(), first.process_group)
         read = self._values(batch)
         for m in self._modules.values():
             if id(m) in read:
-                values[id(m)] = m.__dict__["_forward_cache"] = m._finish(read[id(m)])
+                value = m._of_batch(read[id(m)])
+                cached = map_tensors(value, Tensor.detach) if followed else value
+                values[id(m)] = value if m.is_differentiable else cached
+                m.__dict__["_forward_cache"] = cached
         return self._named({n: values[id(m)] for n, m in self._modules.items()})
 
-    def _values(self, ledger: Ledger) -> dict[int, Any]:
+    def _followed(self) -> list[int]:
+        """The inputs of differentiable members."""
+        wanted = {i for m, indices in self._shared if m.is_differentiable for i in indices}
+        return [j for j, feeds in enumerate(self.ledger.feeds) if wanted & set(feeds)]
+
+    def _values(self, ledger: Ledger, skipped: frozenset[int] = frozenset()) -> dict[int, Any]:
         """Unrounded value of every member that shares, by id; what several formulas see is made once."""
         ledger.fold()
         views = ledger.views()
         seen: dict[int, Any] = {}
         out = {}
         for m, indices in self._shared:
-            if m.ledger is not self.ledger or m.emptied:
+            if m.ledger is not self.ledger or m.emptied or id(m) in skipped:
                 continue
             for i in indices:
                 if i not in seen:
@@ -314,54 +344,110 @@ class MetricCollection(nn.Module):
             out[id(m)] = m.value(*[seen[i] for i in indices])
         return out
 
-    def _sharing(self) -> Formula | None:
-        return next((m for m in self._modules.values() if isinstance(m, Formula) and m.ledger is self.ledger), None)
-
-    def _total(self) -> Ledger:
-        """The shared ledger over all ranks."""
-        first = self._sharing()
-        return reduced(self.ledger, first) if first is not None and first._to_sync() else self.ledger
-
     def compute(self) -> dict[str, Any]:
         """All values over everything seen since the last reset, by name."""
-        total = self._total()
-        read = self._values(total)
-        values = {n: m._finish(read[id(m)]) if id(m) in read else m.compute() for n, m in self._modules.items()}
+        first, read = self._first_to_sync(), None
+        if first is not None:
+            read = self.together.read(self, partial(self.peers, first), first.process_group, first.timeout)
+        total = self._total(read)
+        shared = self._values(total, self._unread(read)) if total is not None else {}
+        values = {n: m._finish(shared[id(m)]) if id(m) in shared else m.compute() for n, m in self._modules.items()}
         out = self._named(values)
-        check_all(self._faults(total), out)
+        if shared and total is not None:
+            check_all(self._faults(total), out)
         return out
 
+    def _first_to_sync(self) -> Metric | None:
+        """A member that is read over ranks by torch.distributed; the others like it are read with it."""
+        if not distributed.available():
+            return None
+        return next((m for _, m in self._leaves() if m.dist_sync_fn is None and m._to_sync()), None)
+
+    def _leaves(self) -> list[tuple[str, Metric]]:
+        """Every metric that holds totals: the members, and those inside of members."""
+        return [(n, m) for n, m in self.named_modules() if isinstance(m, Metric) and (isinstance(m, Formula) or m._defaults)]
+
+    def peers(self, metric: Metric) -> list[tuple[str, Metric]]:
+        """The metrics that are read over the same ranks as one of them, with their names."""
+        return [
+            (n, m)
+            for n, m in self._leaves()
+            if m.process_group is metric.process_group and m.dist_sync_fn is None and m.sync_on_compute and not m._is_synced
+        ]
+
+    def _total(self, read: Read | None) -> Ledger | None:
+        """The shared ledger to read: over all ranks, or this rank's own; None where ranks share differently, so that each member has its own."""
+        if read is None:
+            return self.ledger
+        sharing = next((m for m, _ in self._shared if m.ledger is self.ledger and not m.emptied and m in read), None)
+        return None if sharing is None or read.totals.apart else read.ledger_of(sharing)
+
+    def _unread(self, read: Read | None) -> frozenset[int]:
+        """Members that are not read over ranks although others are."""
+        return frozenset() if read is None else frozenset(id(m) for m, _ in self._shared if m not in read)
+
     def _faults(self, ledger: Ledger) -> list[tuple[str, Fault]]:
-        found = []
-        views = ledger.views()
-        for j, (input_, _) in enumerate(ledger.inputs):
-            fault = input_.faults(views[len(ledger.keys) + j]) if ledger.strict[j] else None
-            if fault is not None:
-                found.append((self._served[j], fault))
-        return found
+        return [(self._served[j], fault) for j in range(len(ledger.inputs)) if (fault := ledger.fault(j)) is not None]
 
     def fetch(self, reset: bool = False) -> Pending:
-        """All values as Python numbers in full precision, later: one copy to the host is started; nothing waits.
+        """All values as Python numbers in full precision, later: starts what must be sent and copied, and returns at once.
 
-        With `reset=True` also starts afresh: what is fetched and what is counted from now on are one consistent cut.
+        Ranks are read in the background. With `reset=True` also starts afresh: what is fetched and what is counted from now on are one
+        consistent cut.
         """
-        total = self._total()
-        read = self._values(total)
-        faults = self._faults(total)
-        values = {}
-        for n, m in self._modules.items():
-            if id(m) in read:
-                values[n] = m._unfinished(read[id(m)])
-            elif isinstance(m, Formula):
-                own = m.ledger.scratch() if m.emptied else m._total(m.ledger)
-                values[n] = m._unfinished(m._read(own))
-                faults += [(self._name(n), f) for f in m._faults(own)]
-            else:
-                values[n] = m.compute()
-        pending = Pending(self._named(values), faults)
+        first = self._first_to_sync()
+        started = None if first is None else self.together.start(self.peers(first), first.process_group)
+        read = started[1] if started else None
+        if started is None and first is not None:  # nothing goes on in the background of a stand-in for many ranks
+            read = self.together.read(self, partial(self.peers, first), first.process_group, first.timeout)
+        names = list(self._modules)
+        values, faults = self._values_now(read)
+        later = [(n, m if isinstance(m, Formula) else m._stand_in(), m) for n, m in self._modules.items() if n not in values]
+        served = self._served
+
+        def arrived(totals: Totals) -> tuple[Any, list[tuple[str, Fault]]]:
+            assert read is not None
+            read.totals = totals
+            seen: set[int] = set()
+            for n, m, own in later:
+                if not isinstance(m, Formula):
+                    values[n] = m._value_over(read.states_of(own))
+                    continue
+                ledger = read.ledger_of(m)
+                values[n] = m._unfinished(m._value_in(ledger))
+                if totals.apart or not ledger.shared:
+                    faults.extend((self._name(n), f) for f in m._faults(ledger))
+                elif id(ledger) not in seen:
+                    seen.add(id(ledger))
+                    faults.extend((served[j], f) for j in range(len(ledger.inputs)) if (f := ledger.fault(j)) is not None)
+            return self._named({n: values[n] for n in names}), faults
+
+        if started is not None:
+            pending = Pending.after(started[0], arrived)
+        else:
+            pending = Pending(*(arrived(read.totals) if read is not None else (self._named(values), faults)))
         if reset:
             self.reset()
         return pending
+
+    def _values_now(self, read: Read | None) -> tuple[dict[str, Any], list[tuple[str, Fault]]]:
+        """The values, and what was kept out, of the members that do not wait for other ranks."""
+        waiting = frozenset(id(m) for m in self._modules.values() if read is not None and m in read)
+        shared = self._values(self.ledger, waiting)
+        faults = self._faults(self.ledger) if shared else []
+        values: dict[str, Any] = {}
+        for n, m in self._modules.items():
+            if id(m) in waiting:
+                continue
+            if id(m) in shared:
+                values[n] = m._unfinished(shared[id(m)])
+            elif isinstance(m, Formula):
+                ledger = m._whole()
+                values[n] = m._unfinished(m._value_in(ledger))
+                faults += [(self._name(n), f) for f in m._faults(ledger)]
+            else:
+                values[n] = m.compute()
+        return values, faults
 
     def reset(self) -> None:
         """Forget everything, in all metrics."""
@@ -374,18 +460,23 @@ class MetricCollection(nn.Module):
                 self.ledger.left += 1  # so that the next update finds all empty and shares again
             m.__dict__["_forward_cache"] = None
         self.ledger.reset()
+        self.together.forget()
 
     def merge_state(self, other: MetricCollection) -> None:
         """Add what another collection of the same metrics has seen."""
         if not isinstance(other, MetricCollection) or list(other._modules) != list(self._modules):
             raise ValueError(f"MetricCollection.merge_state: expected a collection of {list(self._modules)}, not {other!r}.")
         theirs = other.ledger
-        if theirs.keys == self.ledger.keys and not (self.ledger.left or theirs.left or self.ledger.emptied or theirs.emptied):
+        wrong = [n for n, m in self._modules.items() if not mergeable(m, other._modules[n])]
+        if wrong:
+            raise ValueError(f"MetricCollection.merge_state: {wrong} are not the same metrics in both collections; nothing was merged.")
+        together = theirs.keys == self.ledger.keys and not (self.ledger.left or theirs.left or self.ledger.emptied or theirs.emptied)
+        if together:
             part = theirs.copy()
             part.to(self.ledger.device)
             self.ledger.absorb(part)
         for name, m in self._modules.items():
-            if not (isinstance(m, Formula) and m.ledger is self.ledger and other._modules[name].ledger is theirs):
+            if not (together and isinstance(m, Formula) and m.ledger is self.ledger and other._modules[name].ledger is theirs):
                 m.merge_state(other._modules[name])
 
     def clone(self, prefix: str | None = None, postfix: str | None = None) -> MetricCollection:
@@ -481,6 +572,14 @@ class MetricCollection(nn.Module):
         """Before the members load: fill what they share, so that those who agree with it stay."""
         filled: set[tuple[int, str]] = set()
         self.ledger.fold()
+        counts = [
+            state_dict[k]
+            for n, m in self._modules.items()
+            if isinstance(m, Formula) and m.ledger is self.ledger
+            if (k := f"{prefix}{n}.updates") in state_dict
+        ]
+        if counts:
+            self.ledger.clock.load(int(counts[0]))
         for name, m in self._modules.items():
             if not (isinstance(m, Formula) and m.ledger is self.ledger and not m.emptied):
                 continue
@@ -491,10 +590,18 @@ class MetricCollection(nn.Module):
                     filled.add((id(slots), slot))
                     mine.copy_(x)
                     self.ledger.reduced = None
+        if strict and not prefix:  # what the collection itself saved is complete
+            for path, m in self.named_modules():
+                names = [f"{path}.{n}" for n in m.metric_state] if isinstance(m, Metric) and (isinstance(m, Formula) or m._defaults) else []
+                missing_keys += names if not any(n in state_dict for n in names) else []
         super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_plans": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._adopt()
 
     # ---- being a mapping
     def _name(self, name: str) -> str:
@@ -533,7 +640,9 @@ class MetricCollection(nn.Module):
         raise KeyError(f"MetricCollection has no metric {name!r}; it has {self.keys()}.")
 
     def __setitem__(self, name: str, metric: Metric) -> None:
-        self._modules.pop(name, None)
+        gone = self._modules.pop(name, None)
+        if isinstance(gone, Metric):
+            gone.__dict__["_collection"] = None
         self._put([(name, metric)])
 
     def __contains__(self, name: object) -> bool:

@@ -65,7 +65,8 @@ class CompositionalMetric(Metric):
     def _apply_operator(self, operands: list[Any]) -> Any:
         device = next((x.device for x in operands if isinstance(x, Tensor)), None)
         if not isinstance(self.op, _Item):
-            operands = [x.to(device) if isinstance(x, Tensor) else torch.tensor(x, device=device) for x in operands]
+            # `full` runs on the device; `tensor` would copy there, which waits.
+            operands = [x.to(device) if isinstance(x, Tensor) else torch.full((), x, device=device) for x in operands]
         return self.op(*operands)
 
     def reset(self) -> None:

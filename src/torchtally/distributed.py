@@ -1,12 +1,30 @@
-"""Reading across ranks."""
+"""Talking to the other ranks: groups, the devices they can carry, waiting with a limit, and what to say when a rank does not come."""
 
 from __future__ import annotations
 
+import datetime
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import torch
+from torch import Tensor
 from torch import distributed as dist
 
-from .ledger import Ledger
+Steps = Generator[Any, None, Any]
+"""A read under way: yields each collective it has to wait for, returns what was read."""
+
+
+class RankError(RuntimeError):
+    """The totals of all ranks could not be read: ranks hold different metrics, or one is gone. This rank's own totals are intact."""
+
+
+class RankTimeout(RankError, TimeoutError):
+    """A rank did not come in time. This rank's own totals are intact; reading again goes on waiting for the same collective."""
 
 
 def available() -> bool:
@@ -14,31 +32,284 @@ def available() -> bool:
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
-def gather(value: Any, group: Any = None) -> list[Any]:
-    """The same value of every rank, in order."""
-    out: list[Any] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(out, value, group=group)
-    return out
+class Traffic:
+    """How many collectives were called and how many bytes this rank gave to them."""
+
+    def __init__(self) -> None:
+        self.collectives = self.bytes = 0
+
+    def add(self, x: Tensor) -> None:
+        self.collectives += 1
+        self.bytes += x.numel() * x.element_size()
 
 
-def reduce_ledger(ledger: Ledger, group: Any = None) -> Ledger:
-    """The totals of all ranks, in memory of their own."""
-    device = ledger.device
-    ledger.fold()
-    host = ledger.copy()
-    host.to(_cpu())
-    parts = gather(host, group)
-    total: Ledger = parts[0]
-    for part in parts[1:]:
-        if part.keys != total.keys:
-            raise RuntimeError(f"ranks hold different metrics: {total.keys} and {part.keys}; construct them alike on every rank.")
-        total.absorb(part)
-    total.strict = ledger.strict
-    total.to(device)
-    return total
+_counters: list[Traffic] = []
 
 
-def _cpu() -> Any:
-    import torch
+@contextmanager
+def counted() -> Iterator[Traffic]:
+    """Counts the collectives of all reads within: `with counted() as traffic: tally.compute()`."""
+    traffic = Traffic()
+    _counters.append(traffic)
+    try:
+        yield traffic
+    finally:
+        _counters.remove(traffic)
 
-    return torch.device("cpu")
+
+class Wire:
+    """Collectives over a user's group. Each returns at once with the work to wait for."""
+
+    def __init__(self, group: Any, world: int) -> None:
+        self._group, self.world = weakref.ref(group), world  # weakly: a group that was destroyed must not live on in our table
+
+    def all_reduce(self, x: Tensor, how: str = "sum") -> Any:
+        for traffic in _counters:
+            traffic.add(x)
+        return self._reduce(x, {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}[how])
+
+    def all_gather(self, x: Tensor) -> tuple[Tensor, Any]:
+        """The tensor of every rank, one a row."""
+        for traffic in _counters:
+            traffic.add(x)
+        out = x.new_empty((self.world, *x.shape))
+        return out, self._gather(list(out.unbind()), x)
+
+    def _reduce(self, x: Tensor, operator: Any) -> Any:
+        return dist.all_reduce(x, operator, group=self._group(), async_op=True)
+
+    def _gather(self, out: list[Tensor], x: Tensor) -> Any:
+        return dist.all_gather(out, x, group=self._group(), async_op=True)
+
+
+class PrivateWire(Wire):
+    """Gloo connections of our own between the ranks of a group, so that a read in a thread meets no collective of the user.
+
+    It carries host tensors whatever the group's backend is, and makes no stream of a device wait for another rank.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        store = dist.PrefixStore(f"torchtally/{channel.name}", channel.store())
+        timeout = datetime.timedelta(minutes=30)
+        self.own: Any = dist.ProcessGroupGloo(store, channel.rank, channel.world, timeout)
+        super().__init__(self.own, channel.world)
+
+    def _reduce(self, x: Tensor, operator: Any) -> Any:
+        options = dist.AllreduceOptions()
+        options.reduceOp = operator
+        return self.own.allreduce([x], options)
+
+    def _gather(self, out: list[Tensor], x: Tensor) -> Any:
+        return self.own.allgather([out], [x])
+
+
+class Channel:
+    """What is known of a group: its ranks, the devices it carries, and the read that is not finished."""
+
+    def __init__(self, group: Any) -> None:
+        self.world, self.rank = dist.get_world_size(group), dist.get_rank(group)
+        self.wire = Wire(group, self.world)
+        self.name = group.group_name
+        self.backends = _backends(group)
+        self._unfinished: Flight | None = None
+        self._thread: _Thread | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def fake(self) -> bool:
+        """Whether there are no other processes: torch's stand-in for a large world."""
+        return "fake" in self.backends.values()
+
+    def store(self) -> Any:
+        """The key-value store that the ranks met at: reachable when collectives are not."""
+        from torch.distributed import distributed_c10d
+
+        return distributed_c10d._get_default_store()
+
+    def device_for(self, device: torch.device) -> torch.device:
+        """Where collectives about totals on a device take place; equal on all ranks that hold the same metrics.
+
+        One backend for all devices means the host, so that ranks may hold their totals on different devices. A group that carries no host
+        tensors (NCCL) is given the rank's own device.
+        """
+        backends = self.backends
+        if backends.get("cpu") is not None and backends.get(device.type) in (None, backends["cpu"]):
+            return torch.device("cpu")
+        if device.type in backends:
+            return device
+        kind = next(iter(backends))
+        return torch.device(kind, torch.get_device_module(kind).current_device())
+
+    def run(self, flight: Flight, timeout: float | None) -> Any:
+        """The result of a read, started now or left unfinished by an earlier time-out. Another that was left so is finished first."""
+        with self._lock:
+            deadline = None if timeout is None else time.monotonic() + timeout
+            flight.limit = timeout
+            before, self._unfinished = self._unfinished, None
+            if before is not None and before is not flight and before.failed is None:
+                self._unfinished = before
+                before.finish(deadline)
+            self._unfinished = flight
+            if not flight.started:
+                flight.start()
+            result = flight.finish(deadline)
+            self._unfinished = None
+            return result
+
+    def in_thread(self, flight: Flight) -> None:
+        """Carry a read out in a thread, in the order in which reads were started."""
+        if self._thread is None:
+            self._thread = _Thread(self)
+        flight.arrived = threading.Event()
+        self._thread.jobs.put(flight)
+
+
+class _Thread:
+    """Carries out reads that take several collectives while the caller goes on."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.jobs: queue.SimpleQueue[Flight] = queue.SimpleQueue()
+        self.channel = channel
+        threading.Thread(target=self._work, name="torchtally", daemon=True).start()
+
+    def _work(self) -> None:
+        wire: Wire | None = None
+        while True:
+            flight = self.jobs.get()
+            try:
+                if wire is None:
+                    wire = PrivateWire(self.channel)
+                flight.wire = wire
+                flight.start()
+                flight.finish(None)
+            except BaseException as error:  # handed to whoever asks for the result
+                flight.failed = flight.failed or error
+            finally:
+                if flight.arrived is not None:
+                    flight.arrived.set()
+                del flight
+
+
+class Flight:
+    """A read under way. `steps(wire)` yields each collective to wait for and returns the result; `explain` completes what is raised.
+
+    On a device everything after the first collective is called takes place on `stream`, so that the caller's stream never waits.
+    """
+
+    def __init__(self, wire: Wire, steps: Callable[[Wire], Steps], explain: Callable[[str], str], stream: Any = None) -> None:
+        self.wire, self._steps, self._explain, self.stream = wire, steps, explain, stream
+        self._left: Steps | None = None
+        self._work: Any = None
+        self._result: Any = None
+        self.failed: BaseException | None = None
+        self.limit: float | None = None
+        self.started = self.done = False
+        self.arrived: threading.Event | None = None  # for a read in a thread: over, well or badly
+
+    def start(self) -> None:
+        """Call the first collective."""
+        self.started = True
+        self._left = self._steps(self.wire)
+        self._advance()
+
+    def _advance(self) -> None:
+        assert self._left is not None
+        try:
+            with on(self.stream):
+                self._work = next(self._left)
+        except StopIteration as stop:
+            self._result, self.done, self._left, self._work = stop.value, True, None, None
+        except RankError as error:
+            self.failed = error
+            raise
+        except RuntimeError as error:
+            self._lose(error)
+
+    def _limit(self) -> str:
+        return "in time" if self.limit is None else f"within {self.limit:g} s"
+
+    def _lose(self, error: Exception) -> None:
+        self.failed = RankError(self._explain(f"a collective failed ({str(error).strip().splitlines()[0] if str(error) else error!r})"))
+        raise self.failed from error
+
+    @property
+    def ready(self) -> bool:
+        """Whether `finish` would not wait; asking does not wait."""
+        if self.arrived is not None:
+            return self.arrived.is_set()
+        return self.done or self.failed is not None or self._work is None or bool(self._work.is_completed())
+
+    def outcome(self, deadline: float | None) -> Any:
+        """The result, for whoever asks, whether or not a thread works on it."""
+        if self.arrived is None:
+            return self.finish(deadline)
+        if not self.arrived.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0)):
+            raise RankTimeout(self._explain("a rank did not come in time; asking again goes on waiting for it"))
+        return self.finish(None)
+
+    def finish(self, deadline: float | None) -> Any:
+        """The result. Waits for each collective until `deadline` (of `time.monotonic`), then raises RankTimeout; may be called again."""
+        if self.failed is not None:
+            raise self.failed
+        while not self.done:
+            self._wait(deadline)
+            self._advance()
+        return self._result
+
+    def _wait(self, deadline: float | None) -> None:
+        work = self._work
+        if work is None:  # a collective that is over when it returns
+            return
+        try:
+            while deadline is not None and not work.is_completed():
+                if (left := deadline - time.monotonic()) <= 0:
+                    raise RankTimeout(self._explain(f"a rank did not come {self._limit()}; reading again goes on waiting for it"))
+                time.sleep(min(left, 0.0002))
+            with on(self.stream):
+                work.wait()
+        except RankTimeout:
+            raise
+        except RuntimeError as error:
+            self._lose(error)
+
+
+def on(stream: Any) -> Any:
+    """Within, device work goes to a stream (None: to the current one)."""
+    return nullcontext() if stream is None else torch.cuda.stream(stream)
+
+
+_channels: weakref.WeakKeyDictionary[Any, Channel] = weakref.WeakKeyDictionary()
+
+
+def channel_of(process_group: Any) -> Channel | None:
+    """The channel of a group, a one-dimensional DeviceMesh, or all ranks (None); None where this rank is alone or not of the group."""
+    if not dist.is_available() or not dist.is_initialized():
+        return None
+    group = process_group
+    if hasattr(group, "get_group"):
+        if group.ndim != 1:
+            raise ValueError(
+                f"process_group is a DeviceMesh of {group.ndim} dimensions, {group.mesh_dim_names}; expected one. Pass mesh['name'] of the "
+                "dimension over which data differs."
+            )
+        group = group.get_group()
+    if group is None:
+        group = dist.group.WORLD
+    if group is dist.GroupMember.NON_GROUP_MEMBER:
+        return None
+    channel = _channels.get(group)
+    if channel is None:
+        if dist.get_rank(group) < 0:
+            return None
+        channel = _channels[group] = Channel(group)
+    return channel if channel.world > 1 else None
+
+
+def _backends(group: Any) -> dict[str, str]:
+    """Device type → backend."""
+    name = str(dist.get_backend(group))
+    if ":" not in name:
+        if name == "nccl":
+            return {"cuda": "nccl"}
+        name = dist.get_backend_config(group)
+    return {device: backend for device, _, backend in (pair.partition(":") for pair in str(name).split(","))}

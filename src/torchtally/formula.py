@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,10 +10,12 @@ from torch import Tensor
 
 from . import distributed
 from .faults import Fault, report
-from .ledger import Clock, Key, Ledger
-from .metric import Metric, _saving, _seen
+from .ledger import Clock, Key, Ledger, LooseLedger
+from .metric import Metric, _saving, _seen, parameters_of, required_of
 from .pending import Pending
+from .reduction import Totals
 from .statistic import Slots, Statistic, loose, map_tensors
+from .together import Together, described, gathered_by, part_of_all
 
 
 def feeds(update: Callable[..., None]) -> Callable[..., None]:
@@ -38,7 +40,7 @@ class Formula(Metric):
         if not isinstance(validate_args, bool):
             raise ValueError(f"{type(self).__name__}: validate_args is {validate_args!r}; expected True or False.")
         ledger = Ledger([(s, self.entries) for s in statistics], torch.get_default_device())
-        self.__dict__.update(statistics=statistics, validate_args=validate_args, ledger=ledger, _emptied=-1, _kept=False)
+        self.__dict__.update(statistics=statistics, validate_args=validate_args, ledger=ledger, _left=None, _emptied=-1, _kept=False)
         self.__dict__["_needed"] = self._name_needs()
         if not validate_args:
             ledger.strict = [False] * len(ledger.inputs)
@@ -47,6 +49,7 @@ class Formula(Metric):
     validate_args: bool
     ledger: Ledger
     _needed: list[Key]
+    _left: Ledger | None
     _emptied: int
     _kept: bool
 
@@ -57,10 +60,15 @@ class Formula(Metric):
     # ---- adding
     def _add(self, *batch: Any) -> None:
         """Feed a batch to the statistics: everything is checked before anything is written."""
+        if self.ledger.shared:
+            self._leave()
+        self._write(self._taken(batch))
+
+    def _taken(self, batch: tuple[Any, ...]) -> list[Any]:
+        """A batch checked and reduced to pieces; nothing is written."""
         ledger = self.ledger
-        if ledger.shared:
-            ledger = self._leave()
-        batch = tuple([x.detach() if isinstance(x, Tensor) and x.requires_grad else x for x in batch])
+        if not ledger.followed:
+            batch = tuple([x.detach() if isinstance(x, Tensor) and x.requires_grad else x for x in batch])
         try:
             taken = []
             for j, ((input_, _), strict) in enumerate(zip(ledger.inputs, ledger.strict)):
@@ -68,23 +76,85 @@ class Formula(Metric):
                 taken.append(input_.take(strict, *batch))
         except Exception as error:
             raise named(error, type(self).__name__) from error.__cause__
+        return taken
+
+    def _write(self, taken: list[Any]) -> None:
+        ledger = self.ledger
         for j, (key, piece) in enumerate(taken):
             ledger.add(j, key, piece)
         ledger.tick(torch.compiler.is_compiling())
 
+    def _batch_of(self, positional: Sequence[Any], given: dict[str, Any]) -> tuple[Any, ...]:
+        """The arguments of an `update` that only feeds, in the order of `entries`."""
+        by_name = {**dict(zip(parameters_of(type(self)), positional)), **given}
+        missing = sorted(required_of(type(self)) - by_name.keys())
+        if missing:
+            raise ValueError(
+                f"{type(self).__name__}: update needs {missing} but was given {len(positional)} by position and {list(given)} by name."
+            )
+        return tuple([by_name[e] for e in self.entries if e in by_name])
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The value on this batch, which is also accumulated, in one pass."""
+        """The value on this batch, which is also accumulated, in one pass.
+
+        Gradients flow to it where the metric is differentiable; what is accumulated is detached.
+        """
+        batch = self._share_of(*args, **kwargs)
+        self.ledger.absorb(batch, 1)  # before the value: a failed value loses nothing
+        return self._value_of(batch)
+
+    @property
+    def only_feeds(self) -> bool:
+        """Whether `update` does nothing but feed its arguments to the statistics."""
+        return bool(getattr(type(self).update, "feeds", False))
+
+    @property
+    def plain(self) -> bool:
+        """Whether this is nothing but a formula over what it is fed, so that a collection may feed, forward and compute it in its place."""
+        cls = type(self)
+        return self.only_feeds and cls.compute is Formula.compute and cls.forward is Formula.forward
+
+    def _share_of(self, *args: Any, **kwargs: Any) -> Ledger:
+        """What a batch adds, in a ledger of its own. A refused batch leaves what was accumulated alone."""
         ledger = self._leave() if self.ledger.shared else self.ledger
-        batch = ledger.scratch()
+        follows = bool(self.is_differentiable) and not self.dist_sync_on_step and wants_grad(args, kwargs)
+        batch: Ledger = LooseLedger(ledger) if follows else ledger.scratch()
         try:
-            self.__dict__["ledger"] = batch  # a refused batch leaves what was accumulated alone
+            self.__dict__["ledger"] = batch
             self.update(*args, **kwargs)
         finally:
             self.__dict__["ledger"] = ledger
-        ledger.absorb(batch, 1)  # before the value: a failed value loses nothing
-        value = self._finish(self._read(self._total(batch) if self.dist_sync_on_step else batch))
-        self.__dict__["_forward_cache"] = value
+        return batch
+
+    def _value_of(self, batch: Ledger) -> Any:
+        if type(self).compute is Formula.compute:
+            if self.dist_sync_on_step and distributed.available():
+                batch = self._over_ranks(batch, self.process_group)
+            value = self._of_batch(self._read(batch))
+        else:
+            value = self._computed_over(batch)
+        self.__dict__["_forward_cache"] = map_tensors(value, torch.Tensor.detach) if batch.followed else value
         return value
+
+    def _computed_over(self, batch: Ledger) -> Any:
+        """What a user's own `compute` makes of a batch; faults wait until all is read."""
+        kept = {n: self.__dict__[n] for n in ("ledger", "validate_args", "sync_on_compute")}
+        self.__dict__.update(ledger=batch, validate_args=False, sync_on_compute=self.dist_sync_on_step)
+        try:
+            return self.compute()
+        finally:
+            self.__dict__.update(kept)
+
+    def _value_in(self, ledger: Ledger) -> Any:
+        """The value over the totals of a ledger, whoever wrote `compute`."""
+        if type(self).compute is Formula.compute:
+            return self._read(ledger)
+        sync = self.dist_sync_on_step
+        self.__dict__["dist_sync_on_step"] = False
+        try:
+            return self._computed_over(ledger)
+        finally:
+            self.__dict__["dist_sync_on_step"] = sync
 
     # ---- sharing
     def needs(self) -> list[Key]:
@@ -116,7 +186,7 @@ class Formula(Metric):
         shared, keys, empty = self.ledger, self.needs(), self.emptied
         ledger = Ledger(keys, shared.device) if empty else shared.part(shared.members_of(keys))
         ledger.strict = [self.validate_args] * len(ledger.inputs)
-        self.__dict__["ledger"] = ledger
+        self.__dict__.update(ledger=ledger, _left=shared)
         shared.left += 1
         shared.members -= 1
         shared.emptied -= empty
@@ -125,13 +195,18 @@ class Formula(Metric):
     def reset(self) -> None:
         """Forget everything. A shared ledger is cleared when the last of its members is reset; until then this one reads as empty."""
         ledger = self.ledger
+        read = ledger.reduced  # what was read stays for members that have not asked yet: ranks must not differ in when they read anew
         if not ledger.shared:
             ledger.reset()
+            if self._left is not None:
+                self._left.left += 1  # perhaps all are empty now: the next update of the collection looks, and shares again
         elif not self.emptied:
             self.__dict__["_emptied"] = ledger.generation
             ledger.emptied += 1
             if ledger.emptied == ledger.members:
                 ledger.reset()
+        ledger.reduced = read
+        self._read_again()
         self.__dict__.update(_forward_cache=None, _is_synced=False, _cache=None)
 
     # ---- reading
@@ -150,6 +225,10 @@ class Formula(Metric):
         """Rounded once to the dtype of results, in memory of its own."""
         return map_tensors(value, self._round)
 
+    def _of_batch(self, value: Any) -> Any:
+        """The value `forward` gives, of static shape: `forward` never waits."""
+        return self._finish(value)
+
     def _unfinished(self, value: Any) -> Any:
         """What `fetch` copies to the host: the value, or an `Unfinished` where a part of the work would wait for the device."""
         return value
@@ -157,35 +236,63 @@ class Formula(Metric):
     def _round(self, x: Tensor) -> Tensor:
         return x.to(self._dtype or torch.get_default_dtype()) if x.is_floating_point() else x
 
-    def _total(self, ledger: Ledger) -> Ledger:
-        """The ledger to read: of all ranks, reduced once for all its readers until the next update."""
-        if not self._to_sync():
-            return ledger
-        return reduced(ledger, self)
-
     def _faults(self, ledger: Ledger) -> list[Fault]:
         return ledger.faults(self._mine(ledger)) if self.validate_args else []
 
+    def _whole(self) -> Ledger:
+        """The ledger to read: of all ranks, reduced once for all its readers until the next update, or this rank's own."""
+        if self._to_sync():
+            if self.dist_sync_fn is not None:
+                return gathered_by(self.dist_sync_fn, self._alone(), self.process_group)
+            read = self._read_ranks(self.process_group)
+            if read is not None:
+                return read.ledger_of(self)
+        return self.ledger.scratch() if self.emptied else self.ledger
+
+    def _alone(self) -> Ledger:
+        """The totals of this metric and no other."""
+        if self.emptied:
+            return Ledger(self.needs(), self.ledger.device)
+        return self.ledger.part(self._mine(self.ledger)) if self.ledger.shared else self.ledger
+
+    def _over_ranks(self, ledger: Ledger, group: Any) -> Ledger:
+        """A ledger's totals over all ranks, not kept."""
+        name = type(self).__name__
+        return part_of_all(ledger, name, described(self), group, self.timeout) or ledger
+
     def compute(self) -> Any:
         """The value over everything seen since the last reset, on all ranks."""
-        if self.emptied:
-            return self._finish(self._read(self.ledger.scratch()))
-        ledger = self._total(self.ledger)
+        ledger = self._whole()
         value = self._finish(self._read(ledger))
         check(type(self).__name__, self._faults(ledger), value)
         return value
 
     def fetch(self, reset: bool = False) -> Pending:
-        """The value as Python numbers in full precision, later: starts one copy to the host and returns at once.
+        """The value as Python numbers in full precision, later: starts what must be sent and copied, and returns at once.
 
-        With `reset=True` also starts afresh: what is fetched and what is counted from now on are one consistent cut.
+        Ranks are read in the background. With `reset=True` also starts afresh: what is fetched and what is counted from now on are one
+        consistent cut.
         """
-        ledger = self.ledger.scratch() if self.emptied else self._total(self.ledger)
-        value = self._unfinished(self._read(ledger))
-        pending = Pending(value, [(type(self).__name__, f) for f in self._faults(ledger)])
+        started = None
+        if self._to_sync() and self.dist_sync_fn is None:
+            together = Together(type(self).__name__)
+            started = together.start([(type(self).__name__, self)], self.process_group)
+        if started is not None:
+            flight, read = started
+
+            def arrived(totals: Totals) -> Any:
+                read.totals = totals
+                return self._evaluated(read.ledger_of(self))
+
+            pending = Pending.after(flight, arrived)
+        else:
+            pending = Pending(*self._evaluated(self._whole()))
         if reset:
             self.reset()
         return pending
+
+    def _evaluated(self, ledger: Ledger) -> tuple[Any, list[tuple[str, Fault]]]:
+        return self._unfinished(self._value_in(ledger)), [(type(self).__name__, f) for f in self._faults(ledger)]
 
     def merge_state(self, other: Metric | dict[str, Any]) -> None:
         """Add what another metric of the same class and configuration (or its `metric_state`) has seen."""
@@ -218,8 +325,9 @@ class Formula(Metric):
         available = distributed_available or self.distributed_available_fn or distributed.available
         if not should_sync or not available():
             return
-        local = self.ledger.part(self._mine(self.ledger)) if self.ledger.shared else self.ledger
-        total = distributed.reduce_ledger(local, process_group or self.process_group)
+        gather, group = dist_sync_fn or self.dist_sync_fn, process_group if process_group is not None else self.process_group
+        total = gathered_by(gather, self._alone(), group) if gather is not None else self._over_ranks(self._alone(), group)
+        total.shared = False
         self.__dict__.update(_cache=self.ledger, ledger=total, _is_synced=True)
 
     def unsync(self, should_unsync: bool = True) -> None:
@@ -246,10 +354,8 @@ class Formula(Metric):
         return self
 
     def _move(self, device: torch.device) -> None:
-        if self.ledger.shared and self.ledger.device != device:
-            self.ledger.to(device)  # all members move; the collection's other ledgers follow by their own _apply
-        elif not self.ledger.shared:
-            self.ledger.to(device)
+        ledger = self._leave() if self.ledger.shared else self.ledger
+        ledger.to(device)
 
     def _named_slots(self, ledger: Ledger) -> dict[str, tuple[Slots, str]]:
         """Name in a state_dict → slot of a ledger: slot names, with the statistic's before them where a metric has several."""
@@ -259,7 +365,7 @@ class Formula(Metric):
         for i in indices:
             statistic, entries = ledger.keys[i]
             for name in statistic.slots():
-                named[f"{type(statistic).__name__}.{name}" if many else name] = views[i], name
+                named[f"{statistic.label}.{name}" if many else name] = views[i], name
             j = len(ledger.keys) + ledger.inputs.index((statistic.input, entries))
             for name in statistic.input.slots():
                 named[name] = views[j], name
@@ -316,14 +422,14 @@ class Formula(Metric):
         if strict and (self._kept or not prefix or found):
             missing_keys += [prefix + n for n in mine if n not in found]
         if found:
-            if self.ledger.shared and not self._agrees(mine, found):
+            updates = int(state_dict.get(prefix + "updates", self.update_count or 1))
+            if self.ledger.shared and not (updates == self.update_count and self._agrees(mine, found)):
                 self._leave()
             ledger = self._leave() if self.emptied else self.ledger
             try:
                 ledger.fold()
                 self._fill(ledger, found, f"{type(self).__name__}.load_state_dict")
-                ledger.clock.reset()
-                ledger.clock.count = int(state_dict.get(prefix + "updates", 1))
+                ledger.clock.load(updates)
                 ledger.reduced = None
             except ValueError as error:
                 error_msgs.append(str(error))
@@ -392,6 +498,13 @@ class Formula(Metric):
         return value
 
 
+def wants_grad(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether autograd follows any of a batch's entries."""
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return False
+    return any(isinstance(x, Tensor) and x.requires_grad for x in (*args, *kwargs.values()))
+
+
 def _own(x: Tensor) -> Tensor:
     return x.detach().clone()
 
@@ -425,14 +538,3 @@ def check_all(faults: list[tuple[str, Fault]], values: Any) -> None:
 def check(name: str, faults: list[Fault], values: Any) -> None:
     """The same for one metric."""
     check_all([(name, f) for f in faults], values)
-
-
-def reduced(ledger: Ledger, reader: Metric) -> Ledger:
-    """The totals of all ranks, reduced once for all readers of a ledger until it changes; a reader that asks again reduces anew."""
-    served = ledger.reduced
-    if served is None or id(reader) in served[1]:
-        served = distributed.reduce_ledger(ledger, reader.process_group), set()
-        ledger.reduced = served
-    served[1].add(id(reader))
-    total: Ledger = served[0]
-    return total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .faults import Fault
-from .statistic import Input, Number, Piece, Slot, Slots, Statistic
+from .statistic import Input, Number, Piece, Slot, Slots, Statistic, loose
 from .statistics.averages import ScalarRows
 
 Key = tuple[Statistic, tuple[str, ...]]
@@ -65,6 +66,10 @@ class Clock:
         else:
             self.count += 1
 
+    def load(self, updates: int) -> None:
+        self.reset()
+        self.count = updates
+
     def reset(self) -> None:
         self.count = 0
         if self.traced:
@@ -85,6 +90,9 @@ class Ledger:
 
     Views are dropped whenever a buffer is replaced, pickled or copied, so nothing outside can go on writing to old memory.
     """
+
+    followed: frozenset[int] = frozenset()
+    """The inputs from whose batches autograd follows to the slots."""
 
     def __init__(self, keys: Iterable[Key] = (), device: torch.device | str = "cpu") -> None:
         self.keys: list[Key] = list(keys)
@@ -107,6 +115,7 @@ class Ledger:
         self.lanes = [s.lane() for s, _ in self.keys]
         self.lines = [Line() for _ in self.inputs]
         self.rows: dict[ScalarRows, Line] = {}
+        self.known: dict[int, tuple[int, int]] = {}  # of totals over all ranks: counts and first updates of faults, by input
         self._drop()
 
     def _lay_out(self) -> None:
@@ -314,6 +323,7 @@ class Ledger:
 
     def absorb(self, other: Ledger, updates: int | None = None) -> None:
         """Combine with what a ledger of the same layout has seen: `updates` more updates (all of its own if None)."""
+        other = other.settled()
         other.fold()
         self.fold()
         mine, theirs = self.views(), other.views()
@@ -331,6 +341,10 @@ class Ledger:
             self.clock.ticks.add_(other.clock.ticks)
         self.clock.count += other.clock.count if updates is None else updates
         self.reduced = None
+
+    def settled(self) -> Ledger:
+        """The totals without the graph that led to them."""
+        return self
 
     def part(self, indices: Iterable[int]) -> Ledger:
         """A ledger of its own with the totals of some statistics."""
@@ -355,15 +369,80 @@ class Ledger:
         """The same totals in memory of their own."""
         return self.part(range(len(self.keys)))
 
+    def frozen(self) -> Ledger:
+        """The totals as they are now, in memory of their own and with nothing waiting: a consistent cut."""
+        self.fold()
+        with torch.inference_mode(False), torch.no_grad():
+            return self.twin({g: flat.clone() for g, flat in self.flats.items()}, {p: list(x) for p, x in self.samples.items()})
+
+    def twin(self, flats: dict[Group, Tensor], samples: dict[tuple[int, str], list[Tensor]], device: torch.device | None = None) -> Ledger:
+        """A ledger of the same layout with these totals, which lie on `device` (None: on ours)."""
+        new = Ledger.__new__(Ledger)
+        new.__dict__.update(self.__dict__)
+        if device is not None:
+            new.device, new.on_cpu = device, device.type == "cpu"
+        new.flats, new.samples, new.known = flats, samples, {}
+        new.lanes, new.lines, new.rows = [s.lane() for s, _ in self.keys], [Line() for _ in self.inputs], {}
+        with torch.inference_mode(False):
+            new.clock = Clock(new.device)
+            new.clock.count, new.clock.traced = self.clock.count, self.clock.traced
+            if self.clock.traced:
+                new.clock.ticks.copy_(self.clock.ticks)
+        new._drop()
+        return new
+
     # ---- faults
+    def fault(self, j: int) -> Fault | None:
+        """What input `j` kept out; None where it counts nothing or nobody asks."""
+        fault = self.inputs[j][0].faults(self.views()[len(self.keys) + j]) if self.strict[j] else None
+        if fault is not None and j in self.known:  # the host has read these already
+            count, first = self.known[j]
+            return replace(fault, count=torch.tensor(count), first=torch.tensor(first))
+        return fault
+
     def faults(self, indices: Iterable[int] | None = None) -> list[Fault]:
         """What was kept out by the inputs of some statistics (all, if None)."""
-        views = self.views()
         wanted = None if indices is None else {(s.input, e) for s, e in (self.keys[i] for i in indices)}
-        found = []
-        for j, pair in enumerate(self.inputs):
-            if wanted is None or pair in wanted:
-                fault = pair[0].faults(views[len(self.keys) + j])
-                if fault is not None and self.strict[j]:
-                    found.append(fault)
-        return found
+        return [f for j, pair in enumerate(self.inputs) if (wanted is None or pair in wanted) and (f := self.fault(j)) is not None]
+
+
+class LooseLedger(Ledger):
+    """What one batch adds to a ledger, in one tensor a slot instead of flat buffers, so that autograd may follow from batch to value."""
+
+    def __init__(self, like: Ledger, followed: Iterable[int] | None = None) -> None:
+        """`followed`: the inputs whose batches keep their graph (all, if None)."""
+        super().__init__(like.keys, like.device)
+        self.followed = frozenset(range(len(self.inputs)) if followed is None else followed)
+        self.strict, self.clock.count = like.strict, like.clock.count
+        self._slots = [loose(p, like.device, self.clock) for p in self.parts]
+        self.lanes = [s.host for s in self._slots[: len(self.keys)]]
+
+    def views(self) -> list[Slots]:
+        return self._slots
+
+    def column(self, parts: Sequence[int], name: str) -> Tensor | None:
+        return None
+
+    def add(self, j: int, key: Hashable, piece: Piece) -> None:
+        self._settle(j, [piece], self.clock.now)
+
+    def fold(self) -> None:
+        for rows in self.rows:
+            self._settle_rows(rows)
+        for i, lane in enumerate(self.lanes):
+            if lane is not None:
+                statistic = self.keys[i][0]
+                for name, value in statistic.drain(lane).items():
+                    into = getattr(self._slots[i], name)
+                    combine(statistic.slots()[name].combine, into, torch.full_like(into, value))
+
+    def settled(self) -> Ledger:
+        self.fold()
+        plain = Ledger(self.keys, self.device)
+        for into, slots, part in zip(plain.views(), self._slots, self.parts):
+            for name, slot in part.slots().items():
+                if slot.combine == "cat":
+                    getattr(into, name).extend(x.detach() for x in getattr(slots, name))
+                else:
+                    getattr(into, name).copy_(getattr(slots, name).detach())
+        return plain

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from . import distributed
 from .pending import Pending
 from .statistic import map_tensors
+from .together import Read, Together
 
 Found = TypeVar("Found")
 Reduction = str | Callable[[Any], Any] | None
@@ -31,6 +32,7 @@ OPTIONS = {
     "distributed_available_fn": None,
     "compute_with_cache": True,
     "compute_on_cpu": False,
+    "timeout": None,
 }
 
 
@@ -70,7 +72,8 @@ class Metric(nn.Module):
     are given: `.half()` or `.double()` of a module that holds the metric does not touch them; `.to(device)` moves them.
 
     Keyword options: `sync_on_compute` (reduce over ranks when computing), `process_group`, `dist_sync_on_step` (also in `forward`),
-    `dist_sync_fn(tensor, group) -> list` and `distributed_available_fn` (in place of torch.distributed), `compute_with_cache`.
+    `dist_sync_fn(tensor, group) -> list` and `distributed_available_fn` (in place of torch.distributed), `compute_with_cache`, and
+    `timeout`: for how many seconds `compute` waits for the other ranks before it raises `RankTimeout` (None: as long as the group does).
     """
 
     higher_is_better: bool | None = None
@@ -84,6 +87,7 @@ class Metric(nn.Module):
     dist_sync_fn: Callable[..., Any] | None
     distributed_available_fn: Callable[[], bool] | None
     compute_with_cache: bool
+    timeout: float | None
     _defaults: dict[str, Any]
     _reductions: dict[str, Reduction]
     _persistent: dict[str, bool]
@@ -97,6 +101,8 @@ class Metric(nn.Module):
     _device: torch.device
     _dtype: torch.dtype | None
     _entries: dict[str, str]
+    _together: Together | None
+    _collection: Callable[[], Any] | None  # weak: of which this is a member
 
     _builtin = False  # update and compute of built-in metrics take care of themselves
 
@@ -119,6 +125,8 @@ class Metric(nn.Module):
         for name in ("dist_sync_fn", "distributed_available_fn"):
             if kwargs.get(name) is not None and not callable(kwargs[name]):
                 raise ValueError(f"{type(self).__name__}: {name} is {kwargs[name]!r}; expected a function.")
+        if (limit := kwargs.get("timeout")) is not None and not (isinstance(limit, int | float) and limit > 0):
+            raise ValueError(f"{type(self).__name__}: timeout is {limit!r}; expected a number of seconds, or None.")
         self.__dict__.update(  # nn.Module.__setattr__ costs a microsecond and has nothing to do here
             {
                 **OPTIONS,
@@ -136,6 +144,8 @@ class Metric(nn.Module):
                 "_device": torch.get_default_device(),
                 "_dtype": None,
                 "_entries": {},
+                "_together": None,
+                "_collection": None,
             }
         )
 
@@ -151,45 +161,80 @@ class Metric(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The value on this batch, which is also accumulated. One pass where all states combine in a known way, else two updates.
 
-        If the value of the batch cannot be computed, nothing that was accumulated before is lost.
+        A batch that `update` refuses is not accumulated; one of which only the value cannot be computed is, and nothing before it is lost.
         """
         before, count = self._snapshot(), self._update_count
-        if self.full_state_update or not all(how in _KNOWN or isinstance(self._defaults[n], list) for n, how in self._reductions.items()):
+        merge = not self.full_state_update and all(
+            how in _KNOWN or isinstance(self._defaults[n], list) for n, how in self._reductions.items()
+        )
+        if not merge:
             self.update(*args, **kwargs)
-            after, count = self._snapshot(), self._update_count
-            merge = False
-        else:
-            after, merge = before, True
+            before, count = self._snapshot(), self._update_count
         self._blank()
-        value = None
+        added = False
         try:
             self._grad = True
             self.update(*args, **kwargs)
+            added = merge
             value = self._batch_value()
-        except BaseException:
-            self._restore(after, count)
+        except Exception as error:
+            error.accumulated = added or not merge  # type: ignore[attr-defined]  # what a collection asks
             raise
         finally:
             self._grad = False
-        if merge:
-            with torch.no_grad():
-                self._combine(before, count)
-        else:
-            self._restore(after, count)
-        self.__dict__.update(_computed=None, _forward_cache=value)
+            if added:
+                with torch.no_grad():
+                    self._combine(before, count)
+            else:
+                self._restore(before, count)
+            self.__dict__["_computed"] = None
+        self.__dict__["_forward_cache"] = map_tensors(value, lambda x: x.detach() if x.requires_grad else x)
         return value
 
     def reset(self) -> None:
         """Forget everything."""
+        token = self.__dict__.get("_token")
         self._blank()
-        self.__dict__.update(_computed=None, _forward_cache=None, _is_synced=False, _cache=None)
+        self.__dict__.update(_computed=None, _forward_cache=None, _is_synced=False, _cache=None, _token=token)
+        self._read_again()
+
+    def _read_again(self) -> None:
+        collection = self._collection() if self._collection is not None else None
+        for together in (self._together, collection.together if collection is not None else None):
+            if together is not None:
+                together.again(self)
 
     def fetch(self, reset: bool = False) -> Pending:
         """The value as Python numbers, later: starts one copy to the host and returns at once. `reset=True` also starts afresh."""
-        pending = Pending(self.compute(), [])
+        started = None
+        if self._defaults and not self._modules and self.dist_sync_fn is None and self._to_sync():
+            started = Together(type(self).__name__).start([(type(self).__name__, self)], self.process_group)
+        if started is not None:
+            flight, read = started
+            stand_in = self._stand_in()
+
+            def arrived(totals: Any) -> Any:
+                read.totals = totals
+                return stand_in._value_over(read.states_of(self)), []
+
+            pending = Pending.after(flight, arrived)
+        else:
+            pending = Pending(self.compute(), [])
         if reset:
             self.reset()
         return pending
+
+    def _stand_in(self) -> Any:
+        """A metric to compute with other states, while this one goes on."""
+        new = type(self).__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        new.__dict__.update(_computed=None, _is_synced=False, _depth=0, sync_on_compute=False, compute_with_cache=False)
+        return new
+
+    def _value_over(self, ranks: list[dict[str, Any]]) -> Any:
+        """The value over the states of all ranks. For a stand-in, whose own states it overwrites."""
+        self.__dict__.update(self._combined_over(ranks))
+        return self.compute()
 
     # ---- states of users' metrics
     def add_state(self, name: str, default: Tensor | list[Any], dist_reduce_fx: Reduction = None, persistent: bool = False) -> None:
@@ -215,19 +260,23 @@ class Metric(nn.Module):
         with torch.inference_mode(False):
             for name, default in self._defaults.items():
                 self.__dict__[name] = default.clone() if isinstance(default, Tensor) else []
-        self.__dict__["_update_count"] = 0
+        self.__dict__.update(_update_count=0, _token=None)
 
     def _snapshot(self) -> dict[str, Any]:
         return {n: list(x) if isinstance(x := self.__dict__[n], list) else x for n in self._defaults}
 
+    def _states_kept(self) -> tuple[dict[str, Any], int]:
+        """The states as they are, for `_restore`, whatever an update does in place."""
+        return {n: list(x) if isinstance(x := self.__dict__[n], list) else x.clone() for n in self._defaults}, self._update_count
+
     def _restore(self, states: dict[str, Any], count: int) -> None:
-        self.__dict__.update(states, _update_count=count)
+        self.__dict__.update(states, _update_count=count, _token=None)
 
     def _combine(self, old: dict[str, Any], count: int) -> None:
         """Add states accumulated earlier, over `count` updates, to those held now."""
         for name, how in self._reductions.items():
             self.__dict__[name] = _combined(how, old[name], self.__dict__[name], count, self._update_count, f"{type(self).__name__}.{name}")
-        self.__dict__["_update_count"] += count
+        self.__dict__.update(_update_count=self._update_count + count, _token=None)
 
     def _batch_value(self) -> Any:
         sync, self.__dict__["sync_on_compute"] = self.sync_on_compute, self.dist_sync_on_step
@@ -274,7 +323,8 @@ class Metric(nn.Module):
         cache = self._snapshot()
         group = process_group if process_group is not None else self.process_group
         reduced = self._reduced(dist_sync_fn or self.dist_sync_fn, group)
-        self.__dict__.update(reduced, _cache=cache, _is_synced=True)
+        if reduced is not None:
+            self.__dict__.update(reduced, _cache=cache, _is_synced=True)
 
     def unsync(self, should_unsync: bool = True) -> None:
         """Back to this rank's own states."""
@@ -300,18 +350,32 @@ class Metric(nn.Module):
         finally:
             self.unsync(should_unsync and self._is_synced)
 
-    def _reduced(self, gather: Callable[..., Any] | None, group: Any) -> dict[str, Any]:
-        """The states of all ranks, combined."""
-        states = self._snapshot()
+    def _reduced(self, gather: Callable[..., Any] | None, group: Any) -> dict[str, Any] | None:
+        """The states of all ranks, combined; None where this rank is alone."""
         if gather is None:
-            ranks = distributed.gather({n: _moved(x, torch.device("cpu")) for n, x in states.items()}, group)
+            read = self._read_ranks(group)
+            if read is None:
+                return None
+            ranks = read.states_of(self)
         else:
-            ranks = _gathered_by(gather, states, group)
-        out = {}
-        for name, how in self._reductions.items():
-            parts = [r[name] for r in ranks]
-            out[name] = _moved(_reduce(how, parts, isinstance(self._defaults[name], list)), self._device)
-        return out
+            ranks = _gathered_by(gather, self._snapshot(), group)
+        return self._combined_over(ranks)
+
+    def _combined_over(self, ranks: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            name: _moved(_reduce(how, [r[name] for r in ranks], isinstance(self._defaults[name], list)), self._device)
+            for name, how in self._reductions.items()
+        }
+
+    def _read_ranks(self, group: Any) -> Read | None:
+        """The totals of all ranks, of this metric and of those it is in a collection with."""
+        collection = self._collection() if self._collection is not None and group is self.process_group else None
+        if collection is not None and not self._is_synced:
+            read: Read | None = collection.together.read(self, functools.partial(collection.peers, self), group, self.timeout)
+            return read
+        if self._together is None:
+            self.__dict__["_together"] = Together(type(self).__name__)
+        return self._together.read(self, lambda: [(type(self).__name__, self)], group, self.timeout)  # type: ignore[union-attr]  # just set
 
     # ---- being a module
     @property
@@ -435,7 +499,7 @@ class Metric(nn.Module):
         return f"{type(self).__name__}({inside}{children}{chr(10) if children else ''})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_computed": None, "_forward_cache": None}
+        return {**self.__dict__, "_computed": None, "_forward_cache": None, "_together": None, "_collection": None, "_token": None}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         new = type(self).__new__(type(self))
@@ -477,7 +541,7 @@ def _counted(update: Callable[..., None]) -> Callable[..., None]:
             raise RuntimeError(f"{type(self).__name__} is synced; call unsync before update.")
         if not torch.compiler.is_compiling():
             self.__dict__["_update_count"] += 1
-        self.__dict__.update(_computed=None, _depth=1)
+        self.__dict__.update(_computed=None, _token=None, _depth=1)
         try:
             with torch.set_grad_enabled(self._grad and torch.is_grad_enabled()):
                 update(self, *args, **kwargs)
@@ -498,9 +562,10 @@ def _cached(compute: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(self: Metric) -> Any:
         if self._depth:
             return compute(self)
-        if self._computed is not None and self.compute_with_cache:
+        synced = self._to_sync() and not self._is_synced
+        if self._computed is not None and self.compute_with_cache and not synced:  # other ranks may have seen more
             return self._computed
-        with self.sync_context(should_sync=self._to_sync() and not self._is_synced, distributed_available=lambda: True):
+        with self.sync_context(should_sync=synced, distributed_available=lambda: True):
             self.__dict__["_depth"] = 1
             try:
                 value = compute(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from .distributed import Flight, on
 from .faults import Fault, report
 
 
@@ -30,17 +32,44 @@ class Pending:
     """
 
     def __init__(self, values: Any, faults: list[tuple[str, Fault]]) -> None:
+        self._prepare()
+        self._begin(values, faults)
+
+    @classmethod
+    def after(cls, flight: Flight, evaluate: Callable[[Any], tuple[Any, list[tuple[str, Fault]]]]) -> Pending:
+        """Results of totals that other ranks have yet to send; `evaluate` makes values and faults of them when they have come."""
+        new = cls.__new__(cls)
+        new._prepare()
+        new._flight, new._evaluate = flight, evaluate
+        return new
+
+    def _prepare(self) -> None:
+        self._flight: Flight | None = None
+        self._evaluate: Any = None
+        self._event: Any = None
+        self._result: Any = None
+        self._done = False
+        self._lock = threading.RLock()
+        self._callbacks: list[Callable[[Any], None]] = []
+
+    def _arrive(self, deadline: float | None) -> None:
+        """Turn what other ranks sent into values, and start the copy to the host."""
+        flight = self._flight
+        if flight is not None:
+            totals = flight.outcome(deadline)
+            with on(flight.stream), torch.no_grad():
+                values, faults = self._evaluate(totals)
+                self._begin(values, faults)
+            self._flight = self._evaluate = None
+
+    def _begin(self, values: Any, faults: list[tuple[str, Fault]]) -> None:
         self._faults = [(name, fault) for name, fault in faults]
         leaves, self._tree = pytree.tree_flatten(values)
         counts = [x for _, f in faults for x in (f.count, f.first)]
-        self._finish = {i: x.finish for i, x in enumerate(leaves) if isinstance(x, Unfinished)}
+        self._on_host = {i: x.finish for i, x in enumerate(leaves) if isinstance(x, Unfinished)}
         leaves = [x.value if isinstance(x, Unfinished) else x for x in leaves]
-        self._event: Any = None
         self._leaves = _to_host([*leaves, *counts])
         self._cut = len(leaves)
-        self._result: Any = None
-        self._done = False
-        self._callbacks: list[Callable[[Any], None]] = []
         devices = {x.device for x in [*leaves, *counts] if isinstance(x, Tensor) and x.is_cuda}
         if devices:
             self._event = [torch.cuda.Event() for _ in devices]
@@ -50,6 +79,16 @@ class Pending:
     @property
     def ready(self) -> bool:
         """Whether the results have arrived; asking does not wait."""
+        with self._lock:
+            return self._ready()
+
+    def _ready(self) -> bool:
+        if self._flight is not None:
+            if not self._flight.ready:
+                return False
+            if self._flight.failed is not None:
+                return True  # `result` says so
+            self._arrive(None)
         arrived = self._event is None or all(e.query() for e in self._event)
         if arrived and self._callbacks:
             self.result()
@@ -57,9 +96,14 @@ class Pending:
 
     def result(self, timeout: float | None = None) -> Any:
         """The results; waits for them for at most `timeout` seconds, then raises TimeoutError."""
+        with self._lock:
+            return self._finish(None if timeout is None else time.monotonic() + timeout)
+
+    def _finish(self, deadline: float | None) -> Any:
         if not self._done:
-            self._wait(timeout)
-            host = [_plain(self._finish[i](x) if i in self._finish else x) for i, x in enumerate(self._leaves)]
+            self._arrive(deadline)
+            self._wait(deadline)
+            host = [_plain(self._on_host[i](x) if i in self._on_host else x) for i, x in enumerate(self._leaves)]
             counts = [int(x) for x in host[self._cut :]]
             self._result = pytree.tree_unflatten(host[: self._cut], self._tree)
             self._leaves, self._done, self._event = [], True, None
@@ -79,17 +123,16 @@ class Pending:
         for name, found in by_name.items():
             report(name, found, self._result)
 
-    def _wait(self, timeout: float | None) -> None:
+    def _wait(self, deadline: float | None) -> None:
         if self._event is None:
             return
-        if timeout is None:
+        if deadline is None:
             for event in self._event:
                 event.synchronize()
             return
-        end = time.monotonic() + timeout
         while not all(e.query() for e in self._event):
-            if time.monotonic() > end:
-                raise TimeoutError(f"results did not arrive within {timeout} s; the device is still at work. Ask again, or wait longer.")
+            if time.monotonic() > deadline:
+                raise TimeoutError("results did not arrive in time; the device is still at work. Ask again, or wait longer.")
             time.sleep(0.0005)
 
     def then(self, callback: Callable[[Any], None]) -> Pending:
@@ -98,7 +141,7 @@ class Pending:
             callback(self._result)
         else:
             self._callbacks.append(callback)
-            if self._event is None:
+            if self._event is None and self._flight is None:
                 self.result()
         return self
 

@@ -60,7 +60,9 @@ class assert_no_stalls(ContextDecorator):
 
             return asynchronous  # type: ignore[return-value]
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise TypeError(f"assert_no_stalls cannot wrap the generator {function.__name__}: it runs piecemeal; use `with assert_no_stalls():` inside it.")
+            raise TypeError(
+                f"assert_no_stalls cannot wrap the generator {function.__name__}: it runs piecemeal; use `with assert_no_stalls():` inside it."
+            )
         return super().__call__(function)
 
     def __enter__(self) -> Recorder:

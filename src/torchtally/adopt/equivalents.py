@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pkgutil
 from typing import Any
 
 from torch import Tensor
 
+import torchtally
+
 from ..formula import Formula
 from ..metric import OPTIONS
 from .totals import Untranslatable, slots_of
+
+_FAMILIES = (
+    "aggregation",
+    "classification",
+    "regression",
+    "retrieval",
+    "nominal",
+    "clustering",
+    "segmentation",
+    "text",
+    "image",
+    "audio",
+    "wrappers",
+)
 
 
 class NoEquivalent(Exception):
@@ -41,6 +58,12 @@ def class_for(metric: Any) -> type:
         inside = "; the metrics in it can be adopted before they are wrapped" if family == "wrappers" else ""
         raise NoEquivalent(f"torchtally has no {kind.__name__}{inside}")
     return found
+
+
+def has_equivalent(name: str) -> bool:
+    """Whether some family of torchtally has a class of this name."""
+    families = [importlib.import_module(f"torchtally.{m.name}") for m in pkgutil.iter_modules(torchtally.__path__) if m.name in _FAMILIES]
+    return any(isinstance(getattr(m, name, None), type) for m in (torchtally, *families))
 
 
 def _module(family: str) -> Any:

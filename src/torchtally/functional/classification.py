@@ -10,14 +10,14 @@ from ..formula import Formula
 from .one_shot import by_task, one_shot
 
 _ORDERS = {
-    "multiclass": ("num_classes", "average", "top_k"),
+    "multiclass": ("num_classes", "average", "top_k", "weights"),
     "multilabel": ("num_labels", "threshold", "average"),
-    "binary": ("threshold",),
+    "binary": ("threshold", "weights"),
 }
 
 
 def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.replace("FBeta", "Fbeta")).lower()
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.replace("FBeta", "Fbeta").replace("CorrCoef", "Corrcoef")).lower()
 
 
 def _fill(space: dict[str, Any]) -> list[str]:
@@ -31,12 +31,19 @@ def _fill(space: dict[str, Any]) -> list[str]:
         for task, cls in front.tasks.items():
             assert issubclass(cls, Formula)
             takes = cls.__init__.__code__.co_varnames
-            order = tuple(n for n in (*(("beta",) if "beta" in takes else ()), *_ORDERS[task]) if n in takes)
+            # Curves keep the order of the constructor.
+            order = (
+                () if "thresholds" in takes else tuple(n for n in (*(("beta",) if "beta" in takes else ()), *_ORDERS[task]) if n in takes)
+            )
             made[task] = space[f"{task}_{short}"] = one_shot(cls, f"{task}_{short}", order)
             names.append(f"{task}_{short}")
-        space[short] = by_task(short, made["binary"], made["multiclass"], made["multilabel"], front.defaults)
+        space[short] = by_task(short, made, front.defaults)
         names.append(short)
     return names
 
 
 __all__ = _fill(globals())
+
+binary_roc = one_shot(classification.BinaryROC, "binary_roc")
+binary_precision_recall_curve = one_shot(classification.BinaryPrecisionRecallCurve, "binary_precision_recall_curve")
+__all__ += ["binary_precision_recall_curve", "binary_roc"]

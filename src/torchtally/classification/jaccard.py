@@ -1,0 +1,117 @@
+"""Jaccard index: intersection over union."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from ..statistics import ClassCounts, Counts, Decisions, LabelCounts, Labels
+from .options import ClassificationTask, checked
+from .stat_scores import RateMetric, rated
+
+
+class JaccardFormula(RateMetric):
+    """What was predicted and is there, of what was predicted or is there."""
+
+    def rate(self, c: Counts) -> tuple[Tensor, Tensor]:
+        return c.tp, c.involved - c.tp
+
+    def value(self, c: Counts) -> Tensor:
+        if self.average != "micro":
+            return super().value(c)
+        part, whole = self.rate(c)
+        if c.averaged is not None:  # an ignored class is in no union
+            part, whole = part * c.averaged, whole * c.averaged
+        return rated(part.sum(-1), whole.sum(-1), self.undefined)
+
+
+class BinaryJaccardIndex(JaccardFormula):
+    """Intersection over union of positive predictions and positive targets, from 0 to 1.
+
+    `preds` are labels, probabilities or logits, `target` labels, of equal shape `(N, ...)`. The value is a scalar; 0/0 counts as `zero_division`.
+
+    >>> from torch import tensor
+    >>> BinaryJaccardIndex()(tensor([0.2, 0.8, 0.6, 0.3]), tensor([0, 1, 0, 1]))
+    tensor(0.3333)
+    """
+
+    def __init__(
+        self,
+        threshold: float = 0.5,
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        zero_division: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        checked(self, threshold=threshold, ignore_index=ignore_index, zero_division=zero_division)
+        super().__init__(LabelCounts(Decisions(float(threshold), ignore_index)), validate_args=validate_args, **kwargs)
+        self.average = "none"
+
+
+class MulticlassJaccardIndex(JaccardFormula):
+    """Intersection over union of predictions and targets of each class, from 0 to 1; averaged, the mIoU of segmentation.
+
+    `preds` are scores `(N, C, ...)` or labels `(N, ...)`, `target` labels `(N, ...)`. The value is a scalar, `(C,)` with `average="none"`.
+    "macro" leaves out classes that occur in neither and an ignored class; "micro" joins the classes. 0/0 counts as `zero_division`.
+
+    >>> from torch import tensor
+    >>> MulticlassJaccardIndex(num_classes=3)(tensor([2, 1, 0, 1]), tensor([2, 1, 0, 0]))
+    tensor(0.6667)
+    """
+
+    present_only = True
+
+    def __init__(
+        self,
+        num_classes: int,
+        average: str | None = "macro",
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        zero_division: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        checked(self, num_classes=num_classes, ignore_index=ignore_index, zero_division=zero_division)
+        checked(self, average=average)
+        super().__init__(ClassCounts(Labels(num_classes, ignore_index)), validate_args=validate_args, **kwargs)
+
+
+class MultilabelJaccardIndex(JaccardFormula):
+    """Intersection over union of positive predictions and positive targets of each label, from 0 to 1.
+
+    `preds` are labels, probabilities or logits, `target` labels, both `(N, L, ...)`. The value is a scalar, `(L,)` with `average="none"`.
+    0/0 counts as `zero_division`.
+
+    >>> from torch import tensor
+    >>> MultilabelJaccardIndex(num_labels=2)(tensor([[0, 1], [1, 1], [0, 0]]), tensor([[0, 1], [0, 1], [1, 0]]))
+    tensor(0.5000)
+    """
+
+    def __init__(
+        self,
+        num_labels: int,
+        threshold: float = 0.5,
+        average: str | None = "macro",
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        zero_division: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        checked(self, num_labels=num_labels, threshold=threshold, average=average, ignore_index=ignore_index, zero_division=zero_division)
+        super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, num_labels)), validate_args=validate_args, **kwargs)
+
+
+class JaccardIndex(ClassificationTask):
+    """Intersection over union; see the class of each task.
+
+    >>> from torch import tensor
+    >>> JaccardIndex(task="multiclass", num_classes=3)(tensor([2, 1, 0, 1]), tensor([2, 1, 0, 0]))
+    tensor(0.6667)
+    """
+
+    tasks = {"binary": BinaryJaccardIndex, "multiclass": MulticlassJaccardIndex, "multilabel": MultilabelJaccardIndex}
+    defaults = {"average": "macro"}
+
+    @classmethod
+    def _order(cls) -> tuple[str, ...]:
+        return ("threshold", "num_classes", "num_labels", "average", "ignore_index", "validate_args")

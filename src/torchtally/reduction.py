@@ -1,0 +1,432 @@
+"""One reduction for everything that is read: what travels in which collective, and how the totals of all ranks come out of it.
+
+A read starts with one all_reduce of a head of fixed size, equal on every rank whatever its metrics are: digests of the layout, what was kept
+out, and the sums, as far as they fit. Only where the digests agree do larger buffers follow, one collective per dtype and combination, and one
+or two for what is gathered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .distributed import Channel, RankError, Steps, Wire
+from .ledger import Group, Ledger
+from .statistic import Slots
+
+HEAD = 2048
+"""Numbers in a head, in float64: 16 KB cost a network hardly more than 16 bytes."""
+
+FIXED = 13
+"""Of these the first: a count of ranks, and pieces of two digests with their squares."""
+
+TABLE = 512
+"""At most so many numbers of a head say when something was kept out first, and as many how large what each rank has to say is."""
+
+SMALL = 1 << 16
+"""Bytes of maxima and minima that are gathered with the rest instead of reduced in a collective of their own."""
+
+_ONE = 1 << 40  # one rank with a fault, above the number of its first update
+_LOW = (1 << 32) - 1
+_IN_NUMPY = (torch.int64, torch.float64, torch.float32)
+
+
+def digest_of(text: str) -> list[int]:
+    """Three numbers of 16 bits: few enough bits that sums of squares over thousands of ranks are exact."""
+    found = hashlib.blake2b(text.encode(), digest_size=6).digest()
+    return [int.from_bytes(found[i : i + 2], "big") for i in (0, 2, 4)]
+
+
+def _agree(sums: Sequence[float], world: int) -> bool:
+    """Whether all ranks gave the same pieces: only then is the mean of the squares the square of the mean."""
+    return all(world * int(squares) == int(total) ** 2 for total, squares in zip(sums[:3], sums[3:6]))
+
+
+class Layout:
+    """What the ranks must agree on. `lines` name each metric and what it is; `arrangement` says which of them share totals now."""
+
+    def __init__(self, title: str, lines: Iterable[tuple[str, str]], arrangement: str) -> None:
+        self.title, self.lines = title, list(lines)
+        self.text = "\n".join(f"{name}: {what}" for name, what in self.lines)
+        pieces = [d for text in (self.text, arrangement) for d in _with_squares(digest_of(text))]
+        self.fixed = [1.0, *map(float, pieces)]
+
+
+def _with_squares(digest: list[int]) -> list[int]:
+    return [*digest, *(d * d for d in digest)]
+
+
+class Plan:
+    """Which slot travels how: follows from the layout of the ledgers and the number of ranks alone, so it is the same on all of them."""
+
+    def __init__(self, ledgers: Sequence[Ledger], world: int, states: bool) -> None:
+        self.world = world
+        self.payload = states or any(ledger.sampled for ledger in ledgers)
+        place = FIXED
+        self.sizes = place if self.payload and world <= TABLE else None
+        place += world if self.sizes is not None else 0
+        # ---- what was kept out
+        self.faults = [
+            (k, j, *at) for k, ledger in enumerate(ledgers) for j in range(len(ledger.inputs)) if (at := _fault_places(ledger, j))
+        ]
+        self.table, self.buckets = place, min(world, max(1, TABLE // max(len(self.faults), 1)))
+        if place + len(self.faults) * (1 + self.buckets) > HEAD:
+            self.buckets = 0
+        place += len(self.faults) * (1 + self.buckets)
+        told = {(k, first) for k, _, _, first in self.faults}
+        # ---- sums in the head, the smallest first
+        self.packed: list[tuple[int, Group, int, int]] = []
+        self.alone: dict[Group, list[int]] = {}
+        self.gathered: list[tuple[int, Group]] = []
+        sums = [(k, group, size) for k, ledger in enumerate(ledgers) for group, size in ledger.sizes.items() if group[1] == "sum"]
+        for k, group, size in sorted(sums, key=lambda s: s[2]):
+            room = 0 if group[0].is_complex else size if group[0].is_floating_point else 2 * size
+            if size and room and place + room <= HEAD:
+                self.packed.append((k, group, place, size))
+                place += room
+            elif size:
+                self.alone.setdefault(group, []).append(k)
+        # ---- maxima and minima
+        for k, ledger in enumerate(ledgers):
+            for group, size in ledger.sizes.items():
+                inside = {(k, (g, start)) for g, start, _ in ledger.place.values() if g == group}
+                if group[1] == "sum" or (self.buckets and inside <= told):
+                    continue
+                if size * group[0].itemsize <= SMALL:
+                    self.gathered.append((k, group))
+                else:
+                    self.alone.setdefault(group, []).append(k)
+        # ---- what combines as a group
+        self.merged = [(k, i) for k, ledger in enumerate(ledgers) for i, (statistic, _) in enumerate(ledger.keys) if statistic.merges]
+        self._templates: dict[tuple[torch.device, tuple[float, ...]], Tensor] = {}
+
+    def template(self, layout: Layout, device: torch.device) -> Tensor:
+        """An empty head with the digests."""
+        key = device, tuple(layout.fixed)
+        if key not in self._templates:
+            head = torch.zeros(HEAD, dtype=torch.float64)
+            head[:FIXED] = torch.tensor(layout.fixed, dtype=torch.float64)
+            self._templates[key] = head.to(device)
+        return self._templates[key].clone()
+
+
+def _fault_places(ledger: Ledger, j: int) -> tuple[tuple[Group, int], tuple[Group, int]] | None:
+    """Where input `j` counts what it keeps out, and where it notes the first update that had some: buffer and place in it."""
+    i = len(ledger.keys) + j
+    input_, slots = ledger.inputs[j][0], ledger.views()[i]
+    fault = input_.faults(slots)
+    if fault is None:
+        return None
+    places = {id(getattr(slots, name)): ledger.place[i, name][:2] for name in input_.slots()}
+    count, first = places.get(id(fault.count)), places.get(id(fault.first))
+    return (count, first) if count and first else None
+
+
+class Totals:
+    """What a read gives: a ledger for each that was reduced, and the states of users' metrics by rank. `apart`: one ledger per member."""
+
+    def __init__(self, ledgers: list[Ledger], states: list[list[Any]], apart: bool) -> None:
+        self.ledgers, self.states, self.apart = ledgers, states, apart
+
+
+class Reduction:
+    """One read of the totals of all ranks.
+
+    `ledgers` are taken as they are now. Where ranks agree on the metrics but not on which of them share totals (one was updated or reset on
+    its own, on some ranks only), `apart(ledgers)` gives a ledger for each metric, and these are reduced instead. `aside`: over the host, while
+    the caller goes on.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        plan: Plan,
+        layout: Layout,
+        ledgers: Sequence[Ledger],
+        states: list[Any] | None = None,
+        apart: Callable[[list[Ledger]], list[Ledger]] | None = None,
+        aside: bool = False,
+    ) -> None:
+        self.channel, self.plan, self.layout = channel, plan, layout
+        for ledger in ledgers:
+            ledger.fold()
+        self.ledgers = [ledger.frozen() for ledger in ledgers] if aside else list(ledgers)
+        self.states, self.apart, self.aside = states, apart, aside
+        device = ledgers[0].device if ledgers else torch.device("cpu")
+        self.device = torch.device("cpu") if aside else channel.device_for(device)
+        self.stream = self._side_stream(device) if aside else None
+
+    def _side_stream(self, device: torch.device) -> Any:
+        """A stream that starts where the caller's is now, so that the caller's need not wait for other ranks."""
+        if device.type != "cuda":
+            return None
+        stream = torch.cuda.Stream(device)
+        stream.wait_stream(torch.cuda.current_stream(device))
+        for ledger in self.ledgers:
+            for x in [*ledger.flats.values(), *(x for pieces in ledger.samples.values() for x in pieces)]:
+                x.record_stream(stream)
+        return stream
+
+    def steps(self, wire: Wire) -> Steps:
+        """Collective after collective; each is yielded to be waited for."""
+        plan, world = self.plan, self.channel.world
+        payload = self._payload() if plan.payload else None
+        head = self._head(payload)
+        # All that will be sent is taken now: the ledgers may go on before the last collective is called.
+        big = [(group, ks, self._joined(group, ks)) for group, ks in plan.alone.items()]
+        fixed = self._gatherable()
+        yield wire.all_reduce(head)
+        known: list[float] = head[: plan.table + len(plan.faults) * (1 + plan.buckets)].tolist()
+        if not _agree(known[1:7], world):
+            raise RankError(f"{self.layout.title}: {self._differences(known)}")
+        if not _agree(known[7:13], world):
+            return (yield from self._all_apart(wire))
+        works = [wire.all_reduce(flat, group[1]) for group, _, flat in big]
+        rows = None  # what is gathered, in one go with the samples if there are any
+        if payload is not None:
+            largest, sizes = yield from self._largest(wire, known, payload)
+            joined = torch.cat([*fixed, payload, payload.new_zeros(largest - payload.numel())])
+            rows, work = wire.all_gather(joined)
+            works.append(work)
+        elif fixed:
+            rows, work = wire.all_gather(torch.cat(fixed))
+            works.append(work)
+        for work in works:
+            yield work
+        return self._totals(head, known, big, rows, sizes if payload is not None else [], sum(map(len, fixed)))
+
+    # ---- what is sent
+    def _head(self, payload: Tensor | None) -> Tensor:
+        plan = self.plan
+        head = plan.template(self.layout, self.device)
+        if plan.sizes is not None and payload is not None:
+            head[plan.sizes + self.channel.rank].fill_(float(payload.numel()))
+        if plan.faults:
+            self._put_faults(head[plan.table : plan.table + len(plan.faults) * (1 + plan.buckets)].view(len(plan.faults), -1))
+        host = head.numpy() if type(head) is Tensor and head.is_cpu else None
+        for k, group, place, size in plan.packed:
+            flat: Any = self.ledgers[k].flats[group]
+            into: Any = head
+            if host is not None and group[0] in _IN_NUMPY:
+                into, flat = host, flat.cpu().numpy()
+            else:
+                flat = flat.to(self.device)
+            if group[0].is_floating_point:
+                into[place : place + size] = flat
+            else:  # exact up to two million ranks: two halves of 32 bits, each a sum below 2 ** 53
+                into[place : place + size] = flat & _LOW
+                into[place + size : place + 2 * size] = flat >> 32
+        return head
+
+    def _put_faults(self, table: Tensor) -> None:
+        plan, flats = self.plan, [ledger.flats for ledger in self.ledgers]
+        count = torch.stack([flats[k][group][start] for k, _, (group, start), _ in plan.faults])
+        table[:, 0] = count
+        if plan.buckets:
+            first = torch.stack([flats[k][group][start] for k, _, _, (group, start) in plan.faults])
+            table[:, 1 + self.channel.rank % plan.buckets] = torch.where(count > 0, first + _ONE, 0)
+
+    def _joined(self, group: Group, ks: list[int]) -> Tensor:
+        flats = [self.ledgers[k].flats[group] for k in ks]
+        return flats[0].to(self.device, copy=True) if len(flats) == 1 else torch.cat(flats).to(self.device)
+
+    def _gatherable(self) -> list[Tensor]:
+        parts = [self.ledgers[k].flats[group] for k, group in self.plan.gathered]
+        parts += [getattr(self.ledgers[k].views()[i], name) for k, i, name in self._merged_slots()]
+        return [_bytes(x.to(self.device)) for x in parts]
+
+    def _merged_slots(self) -> list[tuple[int, int, str]]:
+        return [
+            (k, i, name) for k, i in self.plan.merged for name, slot in self.ledgers[k].keys[i][0].slots().items() if slot.combine != "cat"
+        ]
+
+    def _payload(self) -> Tensor:
+        """Samples and users' states as bytes: the length of a description, the description, and the samples' memory."""
+        pieces: list[Tensor] = []
+        described = []
+        for ledger in self.ledgers:
+            for place in ledger.sampled:
+                samples = [x.contiguous() for x in ledger.samples[place]]
+                described.append(_runs(samples))
+                pieces += samples
+        description = pickle.dumps((described, self.states))
+        lead = torch.frombuffer(bytearray(len(description).to_bytes(8, "little") + description), dtype=torch.uint8).to(self.device)
+        return torch.cat([lead, *(_bytes(x.to(self.device)) for x in pieces)])
+
+    def _largest(self, wire: Wire, known: list[float], payload: Tensor) -> Any:
+        """How many bytes each rank has, and the most."""
+        if self.plan.sizes is not None:
+            sizes = [int(x) for x in known[self.plan.sizes : self.plan.sizes + self.channel.world]]
+        else:
+            rows, work = wire.all_gather(torch.tensor([payload.numel()], device=self.device))
+            yield work
+            sizes = rows.flatten().tolist()
+        return max(sizes), sizes
+
+    def _all_apart(self, wire: Wire) -> Steps:
+        assert self.apart is not None
+        ledgers = self.apart(self.ledgers)
+        plan = Plan(ledgers, self.channel.world, self.states is not None)
+        again = Reduction(self.channel, plan, Layout(self.layout.title, self.layout.lines, "apart"), ledgers, self.states, aside=self.aside)
+        totals = yield from again.steps(wire)
+        totals.apart = True
+        return totals
+
+    # ---- what comes back
+    def _totals(self, head: Tensor, known: list[float], big: list[Any], rows: Tensor | None, sizes: list[int], fixed: int) -> Totals:
+        plan = self.plan
+        flats: list[dict[Group, Tensor]] = [{} for _ in self.ledgers]
+        for k, group, place, size in plan.packed:
+            if group[0].is_floating_point:
+                flats[k][group] = head[place : place + size].to(group[0], copy=True)
+            else:
+                low, high = head[place : place + 2 * size].long().view(2, size)
+                flats[k][group] = high.mul_(1 << 32).add_(low).to(group[0])
+        for group, ks, joined in big:
+            for k, flat in zip(ks, joined.split([self.ledgers[k].sizes[group] for k in ks])):
+                flats[k][group] = flat if len(ks) == 1 else flat.clone()
+        states: list[list[Any]] = []
+        pieces: list[list[list[Tensor]]] = []  # by rank, by sampled slot
+        merged: dict[tuple[int, int, str], Tensor] = {}
+        if rows is not None:
+            at = 0
+            for k, group in plan.gathered:
+                size = self.ledgers[k].sizes[group] * group[0].itemsize
+                ranks = _typed(rows[:, at : at + size], group[0])
+                flats[k][group] = ranks.amax(0) if group[1] == "max" else ranks.amin(0)
+                at += size
+            for k, i, name in self._merged_slots():
+                mine = getattr(self.ledgers[k].views()[i], name)
+                size = mine.numel() * mine.element_size()
+                merged[k, i, name] = _typed(rows[:, at : at + size], mine.dtype).view(-1, *mine.shape)
+                at += size
+            if sizes:
+                for row, size in zip(rows[:, fixed:].unbind(), sizes):
+                    found, theirs = _unpacked(row[:size])
+                    pieces.append(found)
+                    states.append(theirs)
+        out = [self._ledger(k, flats[k], merged, pieces) for k in range(len(self.ledgers))]
+        width = 1 + plan.buckets
+        for n, (k, j, _, _) in enumerate(plan.faults):
+            start = plan.table + n * width
+            out[k].known[j] = int(known[start]), _first(known[start + 1 : start + width])
+        return Totals(out, states, False)
+
+    def _ledger(self, k: int, flats: dict[Group, Tensor], merged: dict[Any, Tensor], pieces: list[list[list[Tensor]]]) -> Ledger:
+        mine = self.ledgers[k]
+        before = sum(len(ledger.sampled) for ledger in self.ledgers[:k])
+        samples = {place: [x for rank in pieces for x in rank[before + n]] for n, place in enumerate(mine.sampled)}
+        home = self.device if self.aside else mine.device
+        with torch.inference_mode(False):
+            total = mine.twin({g: flats.get(g, flat).to(home) for g, flat in mine.flats.items()}, samples, home)
+        if home != self.device:
+            total.samples = {place: [x.to(home) for x in found] for place, found in samples.items()}
+        for i in [i for kk, i in self.plan.merged if kk == k]:
+            statistic = mine.keys[i][0]
+            names = [name for kk, ii, name in self._merged_slots() if (kk, ii) == (k, i)]
+            into = total.views()[i]
+            for rank in range(self.channel.world):
+                theirs = Slots(None, mine.clock)
+                for name in names:
+                    setattr(theirs, name, merged[k, i, name][rank].to(home))
+                if rank:
+                    statistic.merge(into, theirs)
+                else:
+                    for name in names:
+                        getattr(into, name).copy_(getattr(theirs, name))
+        return total
+
+    # ---- when ranks differ
+    def _differences(self, known: list[float]) -> str:
+        """Who holds what, exchanged where the ranks met: their collectives can no longer be trusted to match."""
+        channel, store = self.channel, self.channel.store()
+        incident = hashlib.blake2b(repr(known[:FIXED]).encode(), digest_size=8).hexdigest()  # the same on all ranks
+        key = f"torchtally/{channel.name}/{incident}"
+        store.set(f"{key}/{channel.rank}", pickle.dumps(self.layout.lines))
+        ranks = [f"{key}/{r}" for r in range(channel.world)]
+        try:
+            store.wait(ranks)
+        except RuntimeError:
+            return (
+                "ranks hold different metrics. Construct them alike, in the same order, on every rank. This rank holds:\n"
+                + self.layout.text
+            )
+        return differences([pickle.loads(store.get(name)) for name in ranks])
+
+
+def differences(layouts: list[list[tuple[str, str]]]) -> str:
+    """An error's text: which metrics differ, and on which ranks."""
+    by_text: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for rank, lines in enumerate(layouts):
+        by_text.setdefault(tuple(lines), []).append(rank)
+    common = max(by_text, key=lambda lines: len(by_text[lines]))
+    said = []
+    for found, ranks in by_text.items():
+        if found == common:
+            continue
+        usual, here = dict(common), dict(found)
+        told = [f"{n} is {here[n]} (elsewhere {usual[n]})" for n in here if n in usual and here[n] != usual[n]]
+        told += [f"{n} is {here[n]} (elsewhere missing)" for n in here if n not in usual]
+        told += [f"{n} is missing (elsewhere {usual[n]})" for n in usual if n not in here]
+        told = told or [f"the order is {', '.join(here)} (elsewhere {', '.join(usual)})"]
+        said.append(f"on {_named(ranks)}: {'; '.join(told)}")
+    return (
+        f"ranks hold different metrics or read different ones at the same time: {'. And '.join(said)}. "
+        "Construct them alike, in the same order, and read them in the same order on every rank; nothing was reduced."
+    )
+
+
+def _named(ranks: list[int]) -> str:
+    shown = ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
+    return f"rank{'s' if len(ranks) > 1 else ''} {shown}"
+
+
+def _first(table: list[float]) -> int:
+    """The first update with a fault. Exact unless ranks share an entry; of those that do, their mean is taken."""
+    found = [(int(x) & (_ONE - 1)) // (int(x) >> 40) for x in table if x]
+    return min(found, default=torch.iinfo(torch.int64).max)
+
+
+def _bytes(x: Tensor) -> Tensor:
+    return x.detach().contiguous().view(-1).view(torch.uint8)
+
+
+def _typed(rows: Tensor, dtype: torch.dtype) -> Tensor:
+    """Rows of bytes as rows of numbers, in memory of their own, since a view must be aligned."""
+    return rows.clone(memory_format=torch.contiguous_format).view(dtype)
+
+
+Run = tuple[torch.dtype, tuple[int, ...], int]
+
+
+def _runs(pieces: list[Tensor]) -> list[Run]:
+    """Dtype and shape of tensors, and how many in a row are alike."""
+    runs: list[Run] = []
+    for x in pieces:
+        shape = tuple(x.shape)
+        if runs and runs[-1][:2] == (x.dtype, shape):
+            runs[-1] = (x.dtype, shape, runs[-1][2] + 1)
+        else:
+            runs.append((x.dtype, shape, 1))
+    return runs
+
+
+def _unpacked(row: Tensor) -> tuple[list[list[Tensor]], Any]:
+    """What one rank has to say."""
+    length = int.from_bytes(bytes(row[:8].tolist()), "little")
+    described, states = pickle.loads(bytes(row[8 : 8 + length].cpu().numpy().tobytes()))
+    at, found = 8 + length, []
+    for runs in described:
+        pieces: list[Tensor] = []
+        for dtype, shape, count in runs:
+            size = count * torch.Size(shape).numel() * dtype.itemsize
+            block = row[at : at + size].clone().view(dtype).view(count, *shape)
+            pieces += block.unbind()
+            at += size
+        found.append(pieces)
+    return found, states

@@ -1,0 +1,226 @@
+"""Metrics that are read together: one reduction for all of them, kept until one of them changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from .distributed import Channel, Flight, channel_of
+from .ledger import Ledger
+from .reduction import Layout, Plan, Reduction, Totals
+from .statistic import map_tensors
+
+if TYPE_CHECKING:
+    from .formula import Formula
+    from .metric import Metric
+
+Members = Sequence[tuple[str, "Metric"]]
+
+
+class Read:
+    """The totals of all ranks, and where each metric's are among them."""
+
+    def __init__(self, totals: Totals, shared: dict[int, int], apart: dict[int, int], emptied: set[int]) -> None:
+        self.totals, self._shared, self._apart, self._emptied = totals, shared, apart, emptied
+
+    def __contains__(self, metric: Metric) -> bool:
+        return id(metric) in self._shared
+
+    def ledger_of(self, metric: Formula) -> Ledger:
+        """The ledger that holds a metric's totals."""
+        if self.totals.apart:
+            return self.totals.ledgers[self._apart[id(metric)]]
+        ledger = self.totals.ledgers[self._shared[id(metric)]]
+        return ledger.scratch() if id(metric) in self._emptied else ledger
+
+    def states_of(self, metric: Metric) -> list[dict[str, Any]]:
+        """A user's metric's states, by rank."""
+        k = self._shared[id(metric)]
+        return [rank[k] for rank in self.totals.states]
+
+
+class Together:
+    """Reads for one metric, or for a collection and each of its members.
+
+    A read serves all members until one of them is written to; a reader that asks a second time starts a new one, because other ranks may
+    have changed. So who reads when decides what is communicated, and that is the same on all ranks.
+    """
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.forget()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"title": self.title}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["title"])  # type: ignore[misc]  # nothing but the title is kept
+
+    def forget(self) -> None:
+        """Members came or went, or share differently."""
+        self._read: Read | None = None
+        self._late: tuple[Flight, Read] | None = None  # timed out, and still under way
+        self._token: object = None
+        self._group: Any = None
+        self._served: set[int] = set()
+        self._ledgers: list[Ledger] = []
+        self._users: list[Metric] = []
+        self._key: Any = None
+        self._laid: Any = None
+
+    # ---- what is kept
+    def _unchanged(self) -> bool:
+        token = self._token
+        return (
+            token is not None
+            and all(ledger.reduced is token for ledger in self._ledgers)
+            and all(user.__dict__.get("_token") is token for user in self._users)
+        )
+
+    def kept(self, reader: Any, group: Any) -> Read | None:
+        """What was read for another member and still holds."""
+        if self._read is None or id(reader) in self._served or self._group is not group or not self._unchanged():
+            return None
+        self._served.add(id(reader))
+        return self._read
+
+    def again(self, metric: Metric) -> None:
+        """A member was reset: what it reads next is new, whatever the others do with what was read."""
+        self._served.add(id(metric))
+
+    # ---- reading
+    def read(self, reader: Any, members: Callable[[], Members], group: Any, timeout: float | None) -> Read | None:
+        """The totals of all ranks, waited for. None where this rank is alone."""
+        found = self.kept(reader, group)
+        if found is not None:
+            return found
+        channel = channel_of(group)
+        if channel is None:
+            return None
+        if self._late is not None and self._late[0].failed is None and self._group is group and self._unchanged():
+            flight, read = self._late  # the others have, or will have, come for this one
+        else:
+            flight, read = self._start(channel, members(), group)
+        self._late = flight, read
+        read.totals = channel.run(flight, timeout)
+        self._late, self._read = None, read
+        self._served.add(id(reader))
+        return read
+
+    def start(self, members: Members, group: Any) -> tuple[Flight, Read] | None:
+        """Start to read and return at once: the flight's outcome goes into `totals` of the read. None where this rank is alone."""
+        channel = channel_of(group)
+        if channel is None or channel.fake:
+            return None
+        flight, read = self._start(channel, members, group, later=True)
+        self._token = None  # a later `compute` reads anew
+        return flight, read
+
+    def _start(self, channel: Channel, members: Members, group: Any, later: bool = False) -> tuple[Flight, Read]:
+        formulas: list[tuple[str, Any]] = [(n, m) for n, m in members if hasattr(m, "ledger")]
+        users = [m for _, m in members if not hasattr(m, "ledger")]
+        ledgers: list[Ledger] = list(dict.fromkeys(m.ledger for _, m in formulas))
+        emptied = [m.emptied for _, m in formulas]
+        key = [(n, id(m), id(m.__dict__.get("ledger")), m.__dict__.get("_needed")) for n, m in members], emptied, channel.world
+        if key != self._key:
+            places = [ledgers.index(m.ledger) for _, m in formulas]
+            layout = Layout(
+                self.title, [(n, described(m)) for n, m in members], repr((places, emptied, [ledger.keys for ledger in ledgers]))
+            )
+            self._laid = layout, Plan(ledgers, channel.world, bool(users))
+            self._key = key
+        layout, plan = self._laid
+        self._ledgers, self._users, self._group, self._served = ledgers, users, group, set()
+        self._read, self._late = None, None
+        needs = [(ledgers.index(m.ledger), m.needs(), empty) for (_, m), empty in zip(formulas, emptied)]
+
+        def apart(frozen: list[Ledger]) -> list[Ledger]:
+            return [Ledger(keys, frozen[k].device) if empty else frozen[k].part(frozen[k].members_of(keys)) for k, keys, empty in needs]
+
+        shared = {id(m): ledgers.index(m.ledger) for _, m in formulas} | {id(m): k for k, m in enumerate(users)}
+        gone = {id(m) for (_, m), empty in zip(formulas, emptied) if empty}
+        read = Read(Totals([], [], False), shared, {id(m): k for k, (_, m) in enumerate(formulas)}, gone)
+        states = [map_tensors(m._snapshot(), _to_host) for m in users] if users else None
+        reduction = Reduction(channel, plan, layout, ledgers, states, apart, aside=later)
+        self._token = object()
+        for ledger in ledgers:
+            ledger.reduced = self._token
+        for m in users:
+            m.__dict__["_token"] = self._token
+        flight = Flight(channel.wire, reduction.steps, _Lost(layout, channel), reduction.stream)
+        if later:
+            channel.in_thread(flight)
+        return flight, read
+
+
+class _Lost:
+    """The text of an error: who wanted to read what, and where."""
+
+    def __init__(self, layout: Layout, channel: Channel) -> None:
+        self.layout, self.channel = layout, channel
+
+    def __call__(self, what: str) -> str:
+        title, held = self.layout.title, [n for n, _ in self.layout.lines]
+        names = ", ".join(held[:12]) + (", …" if len(held) > 12 else "")
+        whole = title if [title] == held else f"{title} of {names}"
+        return f"{whole}, on rank {self.channel.rank} of {self.channel.world}: {what.rstrip('.')}. The totals of this rank are intact."
+
+
+def _to_host(x: Tensor) -> Tensor:
+    return x.detach().to("cpu", copy=True)
+
+
+def described(metric: Any) -> str:
+    """What a metric is, so that equal texts on two ranks mean that their totals may be added."""
+    if hasattr(metric, "ledger"):
+        options = ", ".join(f"{name}={_plain(value)}" for name, value in metric._options())
+        bound = f" bound to {metric._entries}" if metric._entries else ""
+        ours = type(metric).__module__.startswith("torchtally.")  # then the options tell what it remembers
+        return f"{type(metric).__qualname__}({options}){bound}" + ("" if ours else f" over {', '.join(map(repr, metric.statistics))}")
+    states = ", ".join(
+        f"{n} ({_plain(how)}{', list' if isinstance(metric._defaults[n], list) else ''})" for n, how in metric._reductions.items()
+    )
+    return f"{type(metric).__qualname__} with states {states}"
+
+
+def _plain(value: Any) -> str:
+    """A text without addresses and without reading a device."""
+    if value is None or isinstance(value, str | int | float | bool | torch.dtype):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_plain, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_plain(k)}: {_plain(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, Tensor):
+        return f"tensor{tuple(value.shape)}"
+    return str(getattr(value, "__qualname__", type(value).__qualname__))
+
+
+def part_of_all(ledger: Ledger, title: str, line: str, group: Any, timeout: float | None) -> Ledger | None:
+    """A ledger's totals over all ranks, for one metric alone and not kept."""
+    channel = channel_of(group)
+    if channel is None:
+        return None
+    layout = Layout(title, [(title, line)], "alone")
+    reduction = Reduction(channel, Plan([ledger], channel.world, False), layout, [ledger])
+    flight = Flight(channel.wire, reduction.steps, _Lost(layout, channel), reduction.stream)
+    totals: Totals = channel.run(flight, timeout)
+    return totals.ledgers[0]
+
+
+def gathered_by(gather: Callable[..., Any], ledger: Ledger, group: Any) -> Ledger:
+    """A ledger's totals over all ranks through a user's `dist_sync_fn(tensor, group) -> list of tensors`."""
+    mine = ledger.frozen()
+    flats = {g: list(gather(flat, group)) for g, flat in mine.flats.items()}
+    samples = {}
+    for place, pieces in mine.samples.items():
+        joined = torch.cat([torch.atleast_1d(x) for x in pieces]) if pieces else torch.zeros(0, device=mine.device)
+        samples[place] = [[x] if x.numel() else [] for x in gather(joined, group)]
+    world = len(next(iter([*flats.values(), *samples.values()]), []))
+    ranks = [mine.twin({g: x[r].clone() for g, x in flats.items()}, {p: x[r] for p, x in samples.items()}) for r in range(world)]
+    for other in ranks[1:]:
+        ranks[0].absorb(other)
+    return ranks[0]

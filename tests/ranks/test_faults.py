@@ -1,0 +1,176 @@
+"""Ranks that come late, never, or not to the end: an error that says who, and totals that are still there."""
+
+import os
+import signal
+import time
+
+import torch
+from torch import distributed as dist
+from torch import tensor
+
+import torchtally as tt
+from ranks.harness import DIED, HANGS, Raised, run_ranks
+from torchtally import classification as c
+
+
+def test_a_late_rank_times_out_and_reading_again_goes_on():
+    def work(rank):
+        metrics = tt.MetricCollection({"accuracy": c.BinaryAccuracy(timeout=0.3), "loss": tt.MeanMetric(timeout=0.3).bind(value="loss")})
+        metrics.update(preds=tensor([1, 0]), target=tensor([1, rank]), loss=float(rank))
+        said = None
+        if rank:
+            time.sleep(1.5)
+        try:
+            return said, metrics.compute()
+        except tt.RankTimeout as error:
+            assert isinstance(error, TimeoutError)
+            said = str(error)
+        for m in metrics.values():
+            m.timeout = 30.0
+        local = metrics["loss"].clone()
+        local.sync_on_compute = False
+        return said, metrics.compute(), local.compute()
+
+    (said, late, own), (nothing, there) = run_ranks(work)
+    assert nothing is None
+    assert late == there == {"accuracy": 0.75, "loss": 0.5}
+    assert own == 0.0
+    for part in ("MetricCollection of accuracy, loss", "rank 0 of 2", "did not come within 0.3 s", "intact"):
+        assert part in said
+
+
+def test_updates_between_a_time_out_and_the_next_read_are_in_the_next_read():
+    def work(rank):
+        metric = tt.SumMetric(timeout=0.3)
+        metric.update(1.0)
+        if rank:
+            time.sleep(1.0)
+        first = None
+        try:
+            first = metric.compute()
+        except tt.RankTimeout:
+            pass
+        metric.timeout = 30.0
+        metric.update(10.0)
+        return first, metric.compute()
+
+    assert run_ranks(work) == [[None, 22.0], [2.0, 22.0]]
+
+
+def test_a_killed_rank_is_an_error_and_the_totals_stay():
+    def work(rank):
+        metric = tt.MetricCollection({"total": tt.SumMetric()})
+        metric.update(2.0)
+        metric.compute()
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        out = []
+        for _ in range(2):
+            try:
+                metric.compute()
+            except tt.RankError as error:
+                out.append(str(error))
+        metric["total"].sync_on_compute = False
+        metric.update(1.0)
+        return out, metric.compute(), metric.state_dict()["total.total"]
+
+    survivor, killed = run_ranks(work)
+    assert killed == DIED
+    assert not isinstance(survivor, Raised | str), survivor
+    texts, values, saved = survivor
+    assert len(texts) == 2
+    assert "MetricCollection of total, on rank 0 of 2: a collective failed" in texts[0]
+    assert values == {"total": 3.0}
+    assert saved == 3.0
+
+
+def test_an_error_in_compute_leaves_the_metric_usable():
+    class Picky(tt.Metric):
+        def __init__(self):
+            super().__init__()
+            self.add_state("total", torch.zeros(()), "sum")
+
+        def update(self, x):
+            self.total += x
+
+        def compute(self):
+            if self.total < 3:
+                raise ArithmeticError("too little")
+            return self.total
+
+    def work(rank):
+        metric = Picky()
+        metric.update(1.0)
+        try:
+            metric.compute()
+        except ArithmeticError:
+            pass
+        else:
+            raise AssertionError("nothing was raised")
+        try:
+            metric.fetch().result()
+        except ArithmeticError:
+            pass
+        metric.update(2.0)
+        return metric.compute(), metric.total
+
+    assert run_ranks(work) == [[6.0, 3.0]] * 2
+
+
+def test_a_rank_that_raises_before_it_reads_does_not_hang_the_others_forever():
+    def work(rank):
+        metric = tt.MeanMetric(timeout=1.0)
+        metric.update(1.0)
+        if rank == 1:
+            raise KeyError("in the user's code")
+        try:
+            return metric.compute()
+        except tt.RankTimeout as error:
+            return str(error)
+
+    told, raised = run_ranks(work)
+    assert told != HANGS
+    assert "MeanMetric, on rank 0 of 2: a rank did not come within 1" in told
+    assert raised.kind == "KeyError"
+
+
+def test_ranks_may_hold_their_totals_on_different_devices():
+    """With one backend for all devices everything travels by the host."""
+    import torchtally.stalls as stalls
+
+    def work(rank):
+        def read():
+            device = "cuda" if rank else "cpu"
+            metrics = tt.MetricCollection({"accuracy": c.BinaryAccuracy(), "all": tt.CatMetric().bind(value="loss")}).to(device)
+            metrics.update(
+                preds=torch.ones(2, dtype=torch.long, device=device), target=torch.tensor([1, rank], device=device), loss=float(rank)
+            )
+            values = metrics.compute()
+            assert {x.device.type for x in values.values()} == {device}
+            return {n: x.cpu() for n, x in values.items()}, metrics.fetch().result()
+
+        if not rank:
+            return read()
+        with stalls.pretend_cuda():
+            return read()
+
+    for values, fetched in run_ranks(work):
+        assert values == fetched == {"accuracy": 0.75, "all": [0.0, 1.0]}
+
+
+def test_groups_are_let_go():
+    def work(rank):
+        import gc
+        import weakref
+
+        metric = tt.SumMetric(process_group=dist.new_group([0, 1]))
+        metric.update(1.0)
+        value = metric.compute()
+        gone = weakref.ref(metric.process_group)
+        dist.destroy_process_group(metric.process_group)
+        metric.process_group = None
+        value += metric.compute()
+        gc.collect()
+        return value, gone() is None
+
+    assert run_ranks(work) == [[4.0, True]] * 2
