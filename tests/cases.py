@@ -147,6 +147,38 @@ def _agreement() -> list[Case]:
     return found
 
 
+def padded_yes_no(n: int, g: torch.Generator) -> Batch:
+    preds, target = yes_no(n, g)
+    return preds, target.masked_fill(torch.rand(n, generator=g) < 0.3, -1)
+
+
+def _curves() -> list[Case]:
+    """Curves and the areas under them, exact and binned."""
+    found = []
+    for label, options in (("", {}), ("-binned", {"thresholds": [0.8, 0.1, 0.5, 1.0]})):
+        grows = not options
+        for name in ("BinaryAUROC", "BinaryAveragePrecision", "BinaryROC", "BinaryPrecisionRecallCurve"):
+            found.append(Case(name + label, functools.partial(getattr(c, name), **options), yes_no, grows=grows))
+        for name in ("AUROC", "AveragePrecision"):
+            multiclass = functools.partial(getattr(c, "Multiclass" + name), 5, **options)
+            many = functools.partial(getattr(c, "Multilabel" + name), 4, **options)
+            found.append(Case(f"Multiclass{name}{label}", multiclass, scores, grows=grows))
+            found.append(Case(f"Multilabel{name}{label}", many, multilabel, grows=grows))
+    found += [
+        Case("BinaryAUROC-partial", functools.partial(c.BinaryAUROC, 0.3), yes_no, grows=True),
+        Case("BinaryAUROC-padded", functools.partial(c.BinaryAUROC, ignore_index=-1), padded_yes_no, grows=True),
+        Case("BinaryROC-padded", functools.partial(c.BinaryROC, ignore_index=-1), padded_yes_no, grows=True),
+        Case("BinaryAUROC-padded-binned", functools.partial(c.BinaryAUROC, None, 11, ignore_index=-1), padded_yes_no),
+        Case("MulticlassAUROC-padded", functools.partial(c.MulticlassAUROC, 5, "weighted", 11, -1), padded_scores),
+        Case("MulticlassAUROC-padded-exact", functools.partial(c.MulticlassAUROC, 5, "none", None, -1), padded_scores, grows=True),
+        Case(
+            "MultilabelAveragePrecision-micro", functools.partial(c.MultilabelAveragePrecision, 4, "micro"), multilabel_images, grows=True
+        ),
+        Case("MultilabelAUROC-micro-binned", functools.partial(c.MultilabelAUROC, 4, "micro", 5), multilabel_images),
+    ]
+    return found
+
+
 CASES: list[Case] = [
     Case("MeanMetric", tt.MeanMetric, numbers),
     Case("MeanMetric-weighted", tt.MeanMetric, weighted_numbers),
@@ -162,6 +194,7 @@ CASES: list[Case] = [
     Case("MultilabelConfusionMatrix", functools.partial(c.MultilabelConfusionMatrix, num_labels=4), multilabel),
     *_rates(),
     *_agreement(),
+    *_curves(),
 ]
 
 

@@ -3,7 +3,9 @@
 from . import aggregation, classification, functional
 from .aggregation import CatMetric, MaxMetric, MeanMetric, MinMetric, SumMetric
 from .classification import (
+    AUROC,
     Accuracy,
+    AveragePrecision,
     CohenKappa,
     ConfusionMatrix,
     ExactMatch,
@@ -32,7 +34,9 @@ from .virtual import register
 register()
 
 __all__ = [
+    "AUROC",
     "Accuracy",
+    "AveragePrecision",
     "CatMetric",
     "CohenKappa",
     "CompositionalMetric",

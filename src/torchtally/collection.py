@@ -315,7 +315,7 @@ class MetricCollection(nn.Module):
         read = self._values(batch)
         for m in self._modules.values():
             if id(m) in read:
-                values[id(m)] = m.__dict__["_forward_cache"] = m._finish(read[id(m)])
+                values[id(m)] = m.__dict__["_forward_cache"] = m._of_batch(read[id(m)])
         return self._named({n: values[id(m)] for n, m in self._modules.items()})
 
     def _values(self, ledger: Ledger, skipped: frozenset[int] = frozenset()) -> dict[int, Any]:

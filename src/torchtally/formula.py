@@ -125,7 +125,7 @@ class Formula(Metric):
         if type(self).compute is Formula.compute:
             if self.dist_sync_on_step and distributed.available():
                 batch = self._over_ranks(batch, self.process_group)
-            value = self._finish(self._read(batch))
+            value = self._of_batch(self._read(batch))
         else:
             value = self._computed_over(batch)
         self.__dict__["_forward_cache"] = value
@@ -219,6 +219,10 @@ class Formula(Metric):
     def _finish(self, value: Any) -> Any:
         """Rounded once to the dtype of results, in memory of its own."""
         return map_tensors(value, self._round)
+
+    def _of_batch(self, value: Any) -> Any:
+        """The value `forward` gives, of static shape: `forward` never waits."""
+        return self._finish(value)
 
     def _unfinished(self, value: Any) -> Any:
         """What `fetch` copies to the host: the value, or an `Unfinished` where a part of the work would wait for the device."""

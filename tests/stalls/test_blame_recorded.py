@@ -281,7 +281,9 @@ def test_lines_of_what_the_installed_profiler_writes(tmp_path, monkeypatch):
     )
     found = [s.site for s in blame_stalls(run, Findings(stalls)).stalls]
 
-    assert [s.file for s in found] == ["profiled_program.py"] * 3
+    # The profiler cuts off what was on sys.path when it was first used in the process; later entries stay, and the path is whole.
+    assert {s.file for s in found} <= {"profiled_program.py", str(tmp_path / "profiled_program.py")}
+    assert len(found) == 3
     assert [s.function for s in found] == ["measure"] * 3
     if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 14):
         assert [s.code for s in found] == ["first = total.item()", "if doubled.sum() > 3:", "return float(y[0])"]

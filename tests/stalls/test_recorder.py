@@ -288,6 +288,7 @@ def test_the_program_ends_where_the_loop_turns_after_enough_steps(limit):
 
 
 def test_a_program_that_only_evaluates_ends_after_enough_batches():
+    _of_an_earlier_program = model_and_optimiser()
     recorder = Recorder(limit=2)
     with pytest.raises(EnoughSteps), FakeSource(recorder), torch.no_grad():
         try:
@@ -320,8 +321,8 @@ def test_what_a_program_does_on_its_way_out_is_in_no_step():
 
 def test_computing_statistics_of_the_data_before_training_does_not_end_the_program():
     recorder = Recorder(limit=2)
-    _model, optimiser = model_and_optimiser()
     with pytest.raises(EnoughSteps), FakeSource(recorder), torch.no_grad():
+        _model, optimiser = model_and_optimiser()
         for batch in DataLoader(torch.ones(9, 2), batch_size=1):
             batch.sum().item()  # here: statistics
         for batch in DataLoader(torch.ones(9, 2), batch_size=1):

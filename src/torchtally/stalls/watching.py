@@ -7,6 +7,7 @@ import gc
 import linecache
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType, FrameType, TracebackType
@@ -45,11 +46,14 @@ class StepWatch:
         self._before: set[int] = set()
         self._counted = False
         self._first_frames: list[tuple[FrameType, int]] = []
+        self._earlier: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._thread = threading.get_ident()
         self._watched: dict[FrameType, Loop] = {}
         self._undo: list[Callable[[], None]] = []
 
     def __enter__(self) -> StepWatch:
+        if self.limit is not None:  # a whole program is watched: what was there before it began is none of its optimisers
+            self._earlier = weakref.WeakSet(_optimisers())
         self._undo = [
             register_optimizer_step_pre_hook(self._before_optimising).remove,
             register_optimizer_step_post_hook(self._optimised).remove,
@@ -134,8 +138,8 @@ class StepWatch:
             self._tell()
 
     def _only_evaluates(self) -> bool:
-        """Whether batches are all there is to count: gradients are off and there is no optimiser, so this is not the warm-up of a training."""
-        return not self._stepped and not torch.is_grad_enabled() and not any(issubclass(type(o), Optimizer) for o in gc.get_objects())
+        """Whether batches are all there is to count: gradients are off and the program has made no optimiser, so this is not the warm-up of a training."""
+        return not self._stepped and not torch.is_grad_enabled() and all(o in self._earlier for o in _optimisers())
 
     def _exhausted(self, iterator: Any) -> None:
         if threading.get_ident() == self._thread:
@@ -199,6 +203,10 @@ class StepWatch:
                 frame.f_trace = None
             self._watched.clear()
             sys.settrace(None)
+
+
+def _optimisers() -> list[Optimizer]:
+    return [o for o in gc.get_objects() if issubclass(type(o), Optimizer)]
 
 
 def _trace_nothing_new(frame: FrameType, event: str, argument: Any) -> None:

@@ -3,15 +3,19 @@
 from .averages import Average, Weighed
 from .class_counts import ClassCounts, Counts, Decisions, Hits, LabelCounts, Labels
 from .confusion import Confusion
+from .curves import BinnedCurves, Curve, Curves, ScoreHistogram, Scores, ScoreSamples
 from .extremes import Extremal, Extreme
 from .samples import NumberSamples
 from .whole_rows import DecisionRows, LabelRows, WholeRows
 
 __all__ = [
     "Average",
+    "BinnedCurves",
     "ClassCounts",
     "Confusion",
     "Counts",
+    "Curve",
+    "Curves",
     "DecisionRows",
     "Decisions",
     "Extremal",
@@ -21,6 +25,9 @@ __all__ = [
     "LabelRows",
     "Labels",
     "NumberSamples",
+    "ScoreHistogram",
+    "ScoreSamples",
+    "Scores",
     "Weighed",
     "WholeRows",
 ]
