@@ -2,6 +2,7 @@
 
 from . import aggregation, classification, functional
 from .aggregation import CatMetric, MaxMetric, MeanMetric, MinMetric, SumMetric
+from .checkpoint import load, save
 from .classification import (
     AUROC,
     Accuracy,
@@ -71,4 +72,6 @@ __all__ = [
     "aggregation",
     "classification",
     "functional",
+    "load",
+    "save",
 ]

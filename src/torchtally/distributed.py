@@ -295,6 +295,12 @@ def channel_of(process_group: Any) -> Channel | None:
     return channel if channel.world > 1 else None
 
 
+def is_first(process_group: Any) -> bool:
+    """Whether this rank is the first of a group, or alone."""
+    channel = channel_of(process_group)
+    return channel is None or channel.rank == 0
+
+
 def _backends(group: Any) -> dict[str, str]:
     """Device type → backend."""
     name = str(dist.get_backend(group))

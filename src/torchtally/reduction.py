@@ -71,6 +71,7 @@ class Plan:
         place = FIXED
         self.sizes = place if self.payload and world <= TABLE else None
         place += world if self.sizes is not None else 0
+        self.updates, place = place, place + len(ledgers)
         # ---- what was kept out
         self.faults = [
             (k, j, *at) for k, ledger in enumerate(ledgers) for j in range(len(ledger.inputs)) if (at := _fault_places(ledger, j))
@@ -203,6 +204,10 @@ class Reduction:
         head = plan.template(self.layout, self.device)
         if plan.sizes is not None and payload is not None:
             head[plan.sizes + self.channel.rank].fill_(float(payload.numel()))
+        for k, ledger in enumerate(self.ledgers):
+            head[plan.updates + k].fill_(float(ledger.clock.count))
+            if ledger.clock.traced:
+                head[plan.updates + k].add_(ledger.clock.ticks.to(self.device))
         if plan.faults:
             self._put_faults(head[plan.table : plan.table + len(plan.faults) * (1 + plan.buckets)].view(len(plan.faults), -1))
         host = head.numpy() if type(head) is Tensor and head.is_cpu else None
@@ -308,6 +313,8 @@ class Reduction:
                     pieces.append(found)
                     states.append(theirs)
         out = [self._ledger(k, flats[k], merged, pieces) for k in range(len(self.ledgers))]
+        for k, ledger in enumerate(out):
+            ledger.clock.load(int(known[plan.updates + k]))
         width = 1 + plan.buckets
         for n, (k, j, _, _) in enumerate(plan.faults):
             start = plan.table + n * width

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from .distributed import Channel, Flight, channel_of
@@ -202,6 +203,32 @@ def _plain(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"tensor{tuple(value.shape)}"
     return str(getattr(value, "__qualname__", type(value).__qualname__))
+
+
+def leaves_of(metrics: nn.Module) -> dict[str, Any]:
+    """The metrics inside that hold totals, by the name before their states."""
+    return {
+        n: m for n, m in metrics.named_modules() if (hasattr(m, "ledger") and hasattr(m, "statistics")) or getattr(m, "_defaults", None)
+    }
+
+
+def copy_over_ranks(metrics: Any, read: Read | None) -> Any:
+    """A copy of a metric or collection with what was read of all ranks."""
+    new = copy.deepcopy(metrics)
+    copies = leaves_of(new)
+    for name, mine in leaves_of(metrics).items():
+        its = copies[name]
+        its.sync_on_compute = False
+        if read is None or mine not in read:
+            continue
+        if hasattr(mine, "ledger"):
+            if its.ledger.shared:
+                its._leave()
+            total = read.ledger_of(mine)
+            its.__dict__["ledger"] = total.part(mine._mine(total))
+        else:
+            its.__dict__.update(mine._combined_over(read.states_of(mine)))
+    return new
 
 
 def part_of_all(ledger: Ledger, title: str, line: str, group: Any, timeout: float | None) -> Ledger | None:
