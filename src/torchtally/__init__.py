@@ -1,6 +1,6 @@
 """PyTorch metrics that never make the host wait for the GPU, and a stall finder that shows what does wait."""
 
-from . import aggregation, classification, functional
+from . import aggregation, classification, functional, regression
 from .aggregation import CatMetric, MaxMetric, MeanMetric, MinMetric, SumMetric
 from .checkpoint import load, save
 from .classification import (
@@ -29,6 +29,28 @@ from .faults import FaultError, FaultWarning
 from .formula import Formula
 from .metric import Metric
 from .pending import Pending
+from .regression import (
+    ConcordanceCorrCoef,
+    CosineSimilarity,
+    CriticalSuccessIndex,
+    ExplainedVariance,
+    KendallRankCorrCoef,
+    KLDivergence,
+    LogCoshError,
+    MeanAbsoluteError,
+    MeanAbsolutePercentageError,
+    MeanSquaredError,
+    MeanSquaredLogError,
+    MinkowskiDistance,
+    NormalizedRootMeanSquaredError,
+    PearsonCorrCoef,
+    R2Score,
+    RelativeSquaredError,
+    SpearmanCorrCoef,
+    SymmetricMeanAbsolutePercentageError,
+    TweedieDevianceScore,
+    WeightedMeanAbsolutePercentageError,
+)
 from .statistic import Input, Slot, Statistic
 from .virtual import register
 
@@ -41,8 +63,12 @@ __all__ = [
     "CatMetric",
     "CohenKappa",
     "CompositionalMetric",
+    "ConcordanceCorrCoef",
     "ConfusionMatrix",
+    "CosineSimilarity",
+    "CriticalSuccessIndex",
     "ExactMatch",
+    "ExplainedVariance",
     "F1Score",
     "FBetaScore",
     "FaultError",
@@ -51,27 +77,44 @@ __all__ = [
     "HammingDistance",
     "Input",
     "JaccardIndex",
+    "KLDivergence",
+    "KendallRankCorrCoef",
+    "LogCoshError",
     "MatthewsCorrCoef",
     "MaxMetric",
+    "MeanAbsoluteError",
+    "MeanAbsolutePercentageError",
     "MeanMetric",
+    "MeanSquaredError",
+    "MeanSquaredLogError",
     "Metric",
     "MetricCollection",
     "MinMetric",
+    "MinkowskiDistance",
     "NegativePredictiveValue",
+    "NormalizedRootMeanSquaredError",
+    "PearsonCorrCoef",
     "Pending",
     "Precision",
+    "R2Score",
     "RankError",
     "RankTimeout",
     "Recall",
+    "RelativeSquaredError",
     "Slot",
+    "SpearmanCorrCoef",
     "Specificity",
     "StatScores",
     "Statistic",
     "SumMetric",
+    "SymmetricMeanAbsolutePercentageError",
     "TallyError",
+    "TweedieDevianceScore",
+    "WeightedMeanAbsolutePercentageError",
     "aggregation",
     "classification",
     "functional",
     "load",
+    "regression",
     "save",
 ]
