@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from . import distributed
 from .pending import Pending
 from .statistic import map_tensors
-from .together import Read, Together
+from .together import Read, Together, copy_over_ranks
 
 Found = TypeVar("Found")
 Reduction = str | Callable[[Any], Any] | None
@@ -265,6 +266,16 @@ class Metric(nn.Module):
     def _snapshot(self) -> dict[str, Any]:
         return {n: list(x) if isinstance(x := self.__dict__[n], list) else x for n in self._defaults}
 
+    def _detach(self, lengths: dict[str, int]) -> None:
+        """Let go of the graphs that an update put into the states; lists had these lengths before."""
+        for name in self._defaults:
+            x = self.__dict__[name]
+            if isinstance(x, Tensor):
+                if x.requires_grad:
+                    self.__dict__[name] = x.detach()
+            else:
+                x[lengths.get(name, 0) :] = map_tensors(x[lengths.get(name, 0) :], lambda t: t.detach() if t.requires_grad else t)
+
     def _states_kept(self) -> tuple[dict[str, Any], int]:
         """The states as they are, for `_restore`, whatever an update does in place."""
         return {n: list(x) if isinstance(x := self.__dict__[n], list) else x.clone() for n in self._defaults}, self._update_count
@@ -285,8 +296,9 @@ class Metric(nn.Module):
         finally:
             self.__dict__["sync_on_compute"] = sync
 
-    def merge_state(self, other: Metric | dict[str, Any]) -> None:
-        """Add what another metric of the same class (or its `metric_state`) has seen."""
+    def merge_state(self, other: Metric | dict[str, Any] | str | os.PathLike[str]) -> None:
+        """Add what another metric of the same class has seen: the metric, its `metric_state` or `state_dict`, or a file of `torchtally.save`."""
+        other = _opened(other)
         if isinstance(other, Metric):
             if type(other) is not type(self):
                 raise ValueError(f"{type(self).__name__} cannot take the state of {type(other).__name__}; merge metrics of one class.")
@@ -298,8 +310,14 @@ class Metric(nn.Module):
         missing = sorted(set(self._defaults) - set(states))
         if missing:
             raise ValueError(f"{type(self).__name__}.merge_state: states {missing} are missing.")
-        with torch.no_grad():
-            self._combine({n: _moved(x, self._device) for n, x in states.items()}, count)
+        mine, mine_count = self._snapshot(), self._update_count
+        self._restore({n: _moved(states[n], self._device) for n in self._defaults}, count)
+        try:
+            with torch.no_grad():
+                self._combine(mine, mine_count)  # ours first
+        except Exception:
+            self._restore(mine, mine_count)
+            raise
         self.__dict__["_computed"] = None
 
     # ---- across ranks
@@ -324,7 +342,7 @@ class Metric(nn.Module):
         group = process_group if process_group is not None else self.process_group
         reduced = self._reduced(dist_sync_fn or self.dist_sync_fn, group)
         if reduced is not None:
-            self.__dict__.update(reduced, _cache=cache, _is_synced=True)
+            self.__dict__.update(reduced, _cache=cache, _is_synced=True, _computed=None)
 
     def unsync(self, should_unsync: bool = True) -> None:
         """Back to this rank's own states."""
@@ -332,7 +350,7 @@ class Metric(nn.Module):
             return
         if not self._is_synced:
             raise RuntimeError(f"{type(self).__name__} is not synced.")
-        self.__dict__.update(self._cache, _cache=None, _is_synced=False)
+        self.__dict__.update(self._cache, _cache=None, _is_synced=False, _computed=None)
 
     @contextmanager
     def sync_context(
@@ -416,12 +434,28 @@ class Metric(nn.Module):
         for name in self._persistent:
             self._persistent[name] = mode
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """All states, when called on the metric itself; what was made `persistent`, when called on a module that holds it."""
+    def state_dict(self, *args: Any, reduce: bool = False, **kwargs: Any) -> Any:
+        """All states, when called on the metric itself; what was made `persistent`, when called on a module that holds it.
+
+        It is of this rank and nothing is communicated. With `reduce=True`, which all ranks must call, it is of all of them.
+        """
+        if reduce:
+            return self.over_ranks().state_dict(*args, **kwargs)
         if args or kwargs.get("destination") is not None or getattr(_saving, "complete", False):
             return super().state_dict(*args, **kwargs)
         with saving_all():
             return super().state_dict(*args, **kwargs)
+
+    def over_ranks(self) -> Any:
+        """A copy with the totals of all ranks, which must all call. It is local from then on."""
+        return copy_over_ranks(self, self._read_ranks(self.process_group) if self._to_sync() else None)
+
+    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False, spread: bool = False) -> Any:
+        """Go on from saved states. `spread=True` is for the states of a whole job: the first rank takes them and the others start empty."""
+        found = super().load_state_dict(state_dict, strict, assign)
+        if spread and not distributed.is_first(self.process_group):
+            self.reset()
+        return found
 
     def _saved(self) -> dict[str, Any]:
         """What to save, by name."""
@@ -515,6 +549,15 @@ class Metric(nn.Module):
         raise TypeError(f"{type(self).__name__} cannot be iterated; call compute() and iterate its value.")
 
 
+def _opened(other: Any) -> Any:
+    """What a file holds, where a path is given."""
+    if not isinstance(other, str | os.PathLike):
+        return other
+    from .checkpoint import load
+
+    return load(other)
+
+
 def _seen(updates: int) -> str:
     return "no updates yet" if not updates else f"{updates} update{'s' if updates != 1 else ''}"
 
@@ -542,9 +585,12 @@ def _counted(update: Callable[..., None]) -> Callable[..., None]:
         if not torch.compiler.is_compiling():
             self.__dict__["_update_count"] += 1
         self.__dict__.update(_computed=None, _token=None, _depth=1)
+        lengths = {n: len(x) for n in self._defaults if isinstance(x := self.__dict__[n], list)}
         try:
             with torch.set_grad_enabled(self._grad and torch.is_grad_enabled()):
                 update(self, *args, **kwargs)
+            if not self._grad:
+                self._detach(lengths)
         except BaseException:
             self.__dict__["_update_count"] -= 1
             raise
@@ -565,7 +611,8 @@ def _cached(compute: Callable[..., Any]) -> Callable[..., Any]:
         synced = self._to_sync() and not self._is_synced
         if self._computed is not None and self.compute_with_cache and not synced:  # other ranks may have seen more
             return self._computed
-        with self.sync_context(should_sync=synced, distributed_available=lambda: True):
+        here = not self._is_synced  # what the caller has synced stays so
+        with self.sync_context(should_sync=synced, should_unsync=here, distributed_available=lambda: True):
             self.__dict__["_depth"] = 1
             try:
                 value = compute(self)

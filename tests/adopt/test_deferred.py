@@ -84,6 +84,50 @@ def test_updates_run_in_blocks():
     assert (deferred.pending, deferred.pending_bytes, deferred.metric.seen) == (0, 0, [])
 
 
+@each_metric
+def test_blocks_joined_into_one_update_have_the_same_value(make):
+    if make is Own:
+        pytest.skip("counts batches")
+    plain, deferred = make(), Deferred(make(), every=4, concatenate=True)
+    for p, t in [*batches(5), *[(p[:3], t[:3]) for p, t in batches(5)]]:  # batches of several sizes
+        plain.update(p, t), deferred.update(p, t)
+    for name, value in (plain.compute() if isinstance(plain.compute(), dict) else {"": plain.compute()}).items():
+        found = deferred.compute()
+        assert torch.allclose(found[name] if name else found, value, atol=1e-7)
+
+
+def test_only_batches_of_one_form_are_joined():
+    class Shapes(Own):
+        def update(self, x, scale=1, names=None):
+            self.seen.append((tuple(x.shape), scale, names))
+
+    deferred = Deferred(Shapes(), every=100, concatenate=True)
+    deferred.update(torch.ones(2, 3))
+    deferred.update(torch.ones(4, 3))
+    deferred.update(torch.ones(4, 5))
+    deferred.update(torch.ones(4, 5), scale=2)
+    deferred.update(torch.ones(4, 5), scale=2)
+    deferred.update(torch.tensor(1.0))
+    deferred.update(torch.tensor(1.0))
+    deferred.update(torch.tensor(1))
+    deferred.update(torch.tensor(1), names=("a",))
+    deferred.update(torch.tensor(1), names=("b",))
+    deferred.flush()
+    joined = [((6, 3), 1, None), ((4, 5), 1, None), ((8, 5), 2, None), ((2,), 1, None)]
+    assert deferred.metric.seen == [*joined, ((), 1, None), ((), 1, ("a",)), ((), 1, ("b",))]
+
+
+def test_a_joined_block_waits_as_often_as_one_update():
+    with pretend_cuda() as seen:
+        deferred = Deferred(torchmetrics.MeanMetric(), every=4, concatenate=True).to("cuda")
+        before = seen.count
+        for i in range(8):
+            loss = torch.full((), float(i), device="cuda")
+            deferred.update(loss, torch.ones_like(loss))
+        assert seen.count - before == 4
+        assert deferred.compute().item() == 3.5
+
+
 def test_memory_is_bounded():
     deferred = Deferred(Own(), every=1000, max_bytes=10_000)
     for _ in range(50):

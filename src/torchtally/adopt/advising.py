@@ -153,7 +153,8 @@ def _replace(row: StallGroup) -> Advice:
     if has_equivalent(kind):
         words, before, after = "torchtally has the same metric; adopt() also takes over what it has seen.", "adopt(", ")"
     else:
-        words, before, after = "torchtally has no such metric: feed it in blocks.", "Deferred(", ", every=50)"
+        words = "torchtally has no such metric: feed it in blocks, joined ones (concatenate=True) if a larger batch means the same to it."
+        before, after = "Deferred(", ", every=50)"
     return Advice(
         REPLACE,
         f"{row.operator} waits inside torchmetrics ({where}). {words}" + ("" if made else " Change the line that makes the metric."),

@@ -1,4 +1,4 @@
-"""Any metric, fed in blocks: an update that waits for the device drains its queue once in N steps, not in each."""
+"""Any metric, fed in blocks, so that between the blocks nothing of it runs and nothing waits."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..errors import TallyError
 
@@ -29,6 +30,14 @@ class _Batch:
     inference: bool = field(default_factory=torch.is_inference_mode_enabled)
     autocast: tuple[tuple[str, torch.dtype], ...] = field(default_factory=lambda: _autocast())
 
+    def joins(self, other: _Batch) -> bool:
+        """Whether it has the form of another: the same but for the values of tensors and their first dimension."""
+        if (self.inference, self.autocast) != (other.inference, other.autocast):
+            return False
+        mine, shape = tree_flatten((self.args, self.kwargs))
+        theirs, other_shape = tree_flatten((other.args, other.kwargs))
+        return shape == other_shape and all(map(_alike, mine, theirs)) and any(isinstance(x, Tensor) for x in mine)
+
 
 def _autocast() -> tuple[tuple[str, torch.dtype], ...]:
     return tuple((kind, torch.get_autocast_dtype(kind)) for kind in ("cuda", "cpu") if torch.is_autocast_enabled(kind))
@@ -39,8 +48,14 @@ class Deferred(nn.Module):
 
     `metric` is anything with `update` and `compute`: a metric or collection of torchmetrics or torchtally, or a user's own. `update` copies the
     tensors (and arrays) it is given, without gradients and on their device, and returns; the caller may overwrite them. After `every` of them, or
-    when the copies exceed `max_bytes`, the metric is fed with all. Its update then waits as often as ever, but only the first of a block finds work
-    queued on the device. An error of the metric therefore comes up to `every` steps late; the batch it is about is dropped, the others are kept.
+    when the copies exceed `max_bytes`, the metric is fed with all. An error of the metric therefore comes up to `every` steps late; the batch it is
+    about is dropped, the others are kept.
+
+    Fed one by one, the updates of a block wait as often as ever: the queue of the device is drained once in a block, but stays empty until the block is
+    done, so that little is gained. With `concatenate=True` a block is one update, with the batches joined along their first dimension (numbers are
+    stacked), and costs what one step did. Ask for it where an update with a larger batch means the same as several updates, as it does for sums,
+    means, extremes, counts and everything kept sample by sample; not where a batch is a unit of its own (a whole image set, a query, a running window).
+    Defer a collection rather than each of its members: batches are copied once.
 
     `forward` returns the value on the batch, so it feeds the metric at once and costs what the metric's own costs: call `update` in a hot loop.
     `reset` drops what waits. Attributes are the metric's; methods among them are given after feeding. Copying, pickling, moving and saving feed first.
@@ -55,7 +70,7 @@ class Deferred(nn.Module):
 
     _defaults: Mapping[str, Any] = {}  # torchmetrics' collections share states by assigning them, which would miss the metric
 
-    def __init__(self, metric: Any, every: int = 16, max_bytes: int = 256 * 2**20) -> None:
+    def __init__(self, metric: Any, every: int = 16, max_bytes: int = 256 * 2**20, concatenate: bool = False) -> None:
         super().__init__()
         for name in ("update", "compute"):
             if not callable(getattr(metric, name, None)):
@@ -66,6 +81,7 @@ class Deferred(nn.Module):
         self.metric = metric
         self.every = every
         self.max_bytes = max_bytes
+        self.concatenate = concatenate
         self._waiting: deque[_Batch] = deque()
         self.pending_bytes = 0
         _register()
@@ -87,14 +103,19 @@ class Deferred(nn.Module):
         """Feed the metric with all that waits."""
         waiting = self._waiting
         while waiting:
-            batch = waiting.popleft()
-            self.__dict__["pending_bytes"] -= batch.size
+            behind = len(waiting)
+            block = [waiting.popleft()]
+            while self.concatenate and waiting and waiting[0].joins(block[0]):
+                block.append(waiting.popleft())
+            self.__dict__["pending_bytes"] -= sum(batch.size for batch in block)
+            args, kwargs = (block[0].args, block[0].kwargs) if len(block) == 1 else _joined(block)
             try:
-                with _modes(batch):
-                    self.metric.update(*batch.args, **batch.kwargs)
+                with _modes(block[0]):
+                    self.metric.update(*args, **kwargs)
             except Exception as error:
                 if hasattr(error, "add_note"):  # Python 3.11
-                    error.add_note(f"Deferred: raised by an update of {len(waiting) + 1} steps ago; its batch was dropped.")
+                    which = "an update" if len(block) == 1 else f"{len(block)} updates, the first"
+                    error.add_note(f"Deferred: raised by {which} of {behind} steps ago; what it was given was dropped.")
                 raise
 
     def compute(self) -> Any:
@@ -122,7 +143,7 @@ class Deferred(nn.Module):
         """A copy with the same totals and nothing shared."""
         self.flush()
         metric = self.metric.clone() if hasattr(self.metric, "clone") else copy.deepcopy(self.metric)
-        return Deferred(metric, self.every, self.max_bytes)
+        return Deferred(metric, self.every, self.max_bytes, self.concatenate)
 
     # ---- what a module does
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
@@ -159,7 +180,7 @@ class Deferred(nn.Module):
         return self.metric[name]
 
     def __repr__(self) -> str:
-        return f"Deferred({self.metric!r}, every={self.every})"
+        return f"Deferred({self.metric!r}, every={self.every}{', concatenate=True' * self.concatenate})"
 
 
 def _copied(x: Any, memo: dict[int, Any]) -> Any:
@@ -182,6 +203,20 @@ def _copied(x: Any, memo: dict[int, Any]) -> Any:
     return x
 
 
+def _alike(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.ndim == b.ndim and a.shape[1:] == b.shape[1:] and a.dtype == b.dtype and a.device == b.device and a.layout == b.layout
+    return type(a) is type(b) and isinstance(a, (int, float, str, bool, type(None))) and a == b
+
+
+def _joined(block: list[_Batch]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    columns, form = list(zip(*(tree_flatten((b.args, b.kwargs))[0] for b in block))), tree_flatten((block[0].args, block[0].kwargs))[1]
+    with torch.inference_mode(block[0].inference):
+        leaves = [(torch.cat(c) if c[0].ndim else torch.stack(c)) if isinstance(c[0], Tensor) else c[0] for c in columns]
+    joined: tuple[tuple[Any, ...], dict[str, Any]] = tree_unflatten(leaves, form)
+    return joined
+
+
 def _size(x: Any) -> int:
     return int(x.element_size() * x.numel() if isinstance(x, Tensor) else x.nbytes)
 
@@ -189,6 +224,9 @@ def _size(x: Any) -> int:
 @contextlib.contextmanager
 def _modes(batch: _Batch) -> Iterator[None]:
     """The modes of the time of the update, whatever they are now."""
+    if batch.inference == torch.is_inference_mode_enabled() and batch.autocast == _autocast():
+        yield
+        return
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.inference_mode(batch.inference))
         then, now = dict(batch.autocast), dict(_autocast())
