@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 import pytest
 import torch
@@ -32,7 +32,7 @@ def of_ours(value):
     """Written in this project, however it calls itself: torch replaces parts of itself too, as when an optimiser is made or a function compiled."""
     value = getattr(value, "fget", None) or getattr(value, "__func__", value)
     code = getattr(value, "__code__", None)
-    return str(getattr(value, "__module__", "")).startswith("torchtally") or (code is not None and code.co_filename.startswith(OUR_FOLDER))
+    return str(getattr(value, "__module__", "")).startswith("torchtally") or (isinstance(code, CodeType) and code.co_filename.startswith(OUR_FOLDER))
 
 
 @pytest.fixture(scope="session", autouse=True)
