@@ -1,26 +1,10 @@
 """PyTorch metrics that never make the host wait for the GPU, and a stall finder that shows what does wait."""
 
-from . import aggregation, classification, functional, regression
+from typing import TYPE_CHECKING, Any
+
+from . import aggregation
 from .aggregation import CatMetric, MaxMetric, MeanMetric, MinMetric, SumMetric
 from .checkpoint import load, save
-from .classification import (
-    AUROC,
-    Accuracy,
-    AveragePrecision,
-    CohenKappa,
-    ConfusionMatrix,
-    ExactMatch,
-    F1Score,
-    FBetaScore,
-    HammingDistance,
-    JaccardIndex,
-    MatthewsCorrCoef,
-    NegativePredictiveValue,
-    Precision,
-    Recall,
-    Specificity,
-    StatScores,
-)
 from .collection import MetricCollection
 from .composition import CompositionalMetric
 from .distributed import RankError, RankTimeout
@@ -29,30 +13,51 @@ from .faults import FaultError, FaultWarning
 from .formula import Formula
 from .metric import Metric
 from .pending import Pending
-from .regression import (
-    ConcordanceCorrCoef,
-    CosineSimilarity,
-    CriticalSuccessIndex,
-    ExplainedVariance,
-    KendallRankCorrCoef,
-    KLDivergence,
-    LogCoshError,
-    MeanAbsoluteError,
-    MeanAbsolutePercentageError,
-    MeanSquaredError,
-    MeanSquaredLogError,
-    MinkowskiDistance,
-    NormalizedRootMeanSquaredError,
-    PearsonCorrCoef,
-    R2Score,
-    RelativeSquaredError,
-    SpearmanCorrCoef,
-    SymmetricMeanAbsolutePercentageError,
-    TweedieDevianceScore,
-    WeightedMeanAbsolutePercentageError,
-)
 from .statistic import Input, Slot, Statistic
 from .virtual import register
+
+if TYPE_CHECKING:
+    from . import classification, functional, regression
+    from .classification import (
+        AUROC,
+        Accuracy,
+        AveragePrecision,
+        CohenKappa,
+        ConfusionMatrix,
+        ExactMatch,
+        F1Score,
+        FBetaScore,
+        HammingDistance,
+        JaccardIndex,
+        MatthewsCorrCoef,
+        NegativePredictiveValue,
+        Precision,
+        Recall,
+        Specificity,
+        StatScores,
+    )
+    from .regression import (
+        ConcordanceCorrCoef,
+        CosineSimilarity,
+        CriticalSuccessIndex,
+        ExplainedVariance,
+        KendallRankCorrCoef,
+        KLDivergence,
+        LogCoshError,
+        MeanAbsoluteError,
+        MeanAbsolutePercentageError,
+        MeanSquaredError,
+        MeanSquaredLogError,
+        MinkowskiDistance,
+        NormalizedRootMeanSquaredError,
+        PearsonCorrCoef,
+        R2Score,
+        RelativeSquaredError,
+        SpearmanCorrCoef,
+        SymmetricMeanAbsolutePercentageError,
+        TweedieDevianceScore,
+        WeightedMeanAbsolutePercentageError,
+    )
 
 register()
 
@@ -118,3 +123,24 @@ __all__ = [
     "regression",
     "save",
 ]
+
+_FAMILIES = ("classification", "regression")
+
+
+def __getattr__(name: str) -> Any:
+    """Families of metrics are loaded when first asked for: importing torchtally should cost little beside importing torch."""
+    import importlib
+
+    if name in (*_FAMILIES, "functional"):
+        return importlib.import_module(f".{name}", __name__)
+    if name in __all__:
+        for family in _FAMILIES:
+            found = getattr(importlib.import_module(f".{family}", __name__), name, None)
+            if found is not None:
+                globals()[name] = found
+                return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -22,8 +22,7 @@ from .metric import Metric, _opened, _saving, parameters_of, required_of, saving
 from .pending import Pending
 from .reduction import Totals
 from .statistic import host_visible, in_functorch, map_tensors, may_wait
-from .statistics import Average
-from .statistics.averages import ScalarRows, add_scalars, read_scalars
+from .statistics.averages import Average, ScalarRows, add_scalars, read_scalars
 from .together import Read, Together, copy_over_ranks
 
 

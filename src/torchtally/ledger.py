@@ -151,7 +151,7 @@ class Ledger:
 
     def views(self) -> list[Slots]:
         """The slots of every part: the statistics in order of `keys`, then the inputs."""
-        if self._views is not None and not torch.compiler.is_compiling():
+        if not torch.compiler.is_compiling() and self._views is not None:  # in this order: a trace must not depend on the cache
             return self._views
         views = [Slots(self.lanes[i] if i < len(self.lanes) else None, self.clock) for i in range(len(self.parts))]
         with torch.inference_mode(False):
