@@ -10,8 +10,9 @@ from torch import Tensor
 
 from .formula import Formula, feeds
 from .pending import Unfinished
-from .statistics import Average, Extreme, NumberSamples
-from .statistics.averages import COMPACT, compact, nan_strategy_of
+from .statistics.averages import COMPACT, Average, compact, nan_strategy_of
+from .statistics.extremes import Extreme
+from .statistics.samples import NumberSamples
 
 Value = float | int | Tensor
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,8 +11,8 @@ from torch import Tensor
 
 from . import distributed
 from .faults import Fault, report
-from .ledger import Clock, Key, Ledger
-from .metric import Metric, _saving, _seen, parameters_of, required_of
+from .ledger import Clock, Key, Ledger, LooseLedger
+from .metric import Metric, _opened, _saving, _seen, parameters_of, required_of
 from .pending import Pending
 from .reduction import Totals
 from .statistic import Slots, Statistic, loose, map_tensors
@@ -67,7 +68,8 @@ class Formula(Metric):
     def _taken(self, batch: tuple[Any, ...]) -> list[Any]:
         """A batch checked and reduced to pieces; nothing is written."""
         ledger = self.ledger
-        batch = tuple([x.detach() if isinstance(x, Tensor) and x.requires_grad else x for x in batch])
+        if not ledger.followed:
+            batch = tuple([x.detach() if isinstance(x, Tensor) and x.requires_grad else x for x in batch])
         try:
             taken = []
             for j, ((input_, _), strict) in enumerate(zip(ledger.inputs, ledger.strict)):
@@ -94,7 +96,10 @@ class Formula(Metric):
         return tuple([by_name[e] for e in self.entries if e in by_name])
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The value on this batch, which is also accumulated, in one pass."""
+        """The value on this batch, which is also accumulated, in one pass.
+
+        Gradients flow to it where the metric is differentiable; what is accumulated is detached.
+        """
         batch = self._share_of(*args, **kwargs)
         self.ledger.absorb(batch, 1)  # before the value: a failed value loses nothing
         return self._value_of(batch)
@@ -113,7 +118,8 @@ class Formula(Metric):
     def _share_of(self, *args: Any, **kwargs: Any) -> Ledger:
         """What a batch adds, in a ledger of its own. A refused batch leaves what was accumulated alone."""
         ledger = self._leave() if self.ledger.shared else self.ledger
-        batch = ledger.scratch()
+        follows = bool(self.is_differentiable) and not self.dist_sync_on_step and wants_grad(args, kwargs)
+        batch: Ledger = LooseLedger(ledger) if follows else ledger.scratch()
         try:
             self.__dict__["ledger"] = batch
             self.update(*args, **kwargs)
@@ -128,7 +134,7 @@ class Formula(Metric):
             value = self._of_batch(self._read(batch))
         else:
             value = self._computed_over(batch)
-        self.__dict__["_forward_cache"] = value
+        self.__dict__["_forward_cache"] = map_tensors(value, torch.Tensor.detach) if batch.followed else value
         return value
 
     def _computed_over(self, batch: Ledger) -> Any:
@@ -253,7 +259,7 @@ class Formula(Metric):
     def _over_ranks(self, ledger: Ledger, group: Any) -> Ledger:
         """A ledger's totals over all ranks, not kept."""
         name = type(self).__name__
-        return part_of_all(ledger, name, described(self), group, self.timeout) or ledger
+        return part_of_all(ledger.settled(), name, described(self), group, self.timeout) or ledger
 
     def compute(self) -> Any:
         """The value over everything seen since the last reset, on all ranks."""
@@ -289,14 +295,15 @@ class Formula(Metric):
     def _evaluated(self, ledger: Ledger) -> tuple[Any, list[tuple[str, Fault]]]:
         return self._unfinished(self._value_in(ledger)), [(type(self).__name__, f) for f in self._faults(ledger)]
 
-    def merge_state(self, other: Metric | dict[str, Any]) -> None:
-        """Add what another metric of the same class and configuration (or its `metric_state`) has seen."""
+    def merge_state(self, other: Metric | dict[str, Any] | str | os.PathLike[str]) -> None:
+        """Add what another metric of the same class and configuration has seen: itself, its `metric_state` or `state_dict`, or a saved file."""
+        other = _opened(other)
         if self.ledger.shared:
             self._leave()
         if isinstance(other, dict):
             theirs = Ledger(self.needs(), self.ledger.device)
             self._fill(theirs, other, f"{type(self).__name__}.merge_state")
-            self.ledger.absorb(theirs, 1)
+            self.ledger.absorb(theirs, int(other.get("updates", 1)))
             return
         if not isinstance(other, Formula) or other.statistics != self.statistics:
             raise ValueError(
@@ -360,7 +367,7 @@ class Formula(Metric):
         for i in indices:
             statistic, entries = ledger.keys[i]
             for name in statistic.slots():
-                named[f"{type(statistic).__name__}.{name}" if many else name] = views[i], name
+                named[f"{statistic.label}.{name}" if many else name] = views[i], name
             j = len(ledger.keys) + ledger.inputs.index((statistic.input, entries))
             for name in statistic.input.slots():
                 named[name] = views[j], name
@@ -491,6 +498,13 @@ class Formula(Metric):
             faults = [f for j, (i, _) in enumerate(ledger.inputs) if (f := i.faults(slots[len(ledger.keys) + j])) is not None]
             check(type(self).__name__, faults, value)
         return value
+
+
+def wants_grad(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether autograd follows any of a batch's entries."""
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return False
+    return any(isinstance(x, Tensor) and x.requires_grad for x in (*args, *kwargs.values()))
 
 
 def _own(x: Tensor) -> Tensor:

@@ -9,7 +9,11 @@ import torch
 from torch import Tensor
 
 from ..statistic import Statistic
-from ..statistics import Average, ClassCounts, Confusion, Extreme, Hits, LabelCounts, NumberSamples
+from ..statistics.averages import Average
+from ..statistics.class_counts import ClassCounts, Hits, LabelCounts
+from ..statistics.confusion import Confusion
+from ..statistics.extremes import Extreme
+from ..statistics.samples import NumberSamples
 
 States = dict[str, Any]
 Slots = dict[str, Any]
