@@ -99,7 +99,12 @@ def test_values_are_torchmetrics_values_but_for_the_known_differences(seed):
         chunk = r.choice([c for c in (2, 3, 100) if len(preds) % c != 1])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            want = value(theirs, name, task, options, preds.clone(), target.clone(), chunk)
+            try:
+                want = value(theirs, name, task, options, preds.clone(), target.clone(), chunk)
+            except RuntimeError:
+                if options.get("top_k", 1) == 1:
+                    raise
+                continue  # releases before 1.7 fail at top_k with extra dimensions
         got = value(ours, name, task, options, preds, target, chunk)
         if known(name, task, options, preds, target, want):
             continue
