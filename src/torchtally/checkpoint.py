@@ -236,7 +236,7 @@ def _how(metric: Metric) -> dict[str, str]:
     for statistic in metric.statistics:
         for part in (statistic, statistic.input):
             for n, slot in part.slots().items():
-                label = f"{type(statistic).__name__}.{n}" if many and part is statistic else n
+                label = f"{statistic.label}.{n}" if many and part is statistic else n
                 out[label] = "group" if part is statistic and statistic.merges else slot.combine
     return {**out, "updates": "updates"}
 

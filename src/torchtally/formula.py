@@ -259,7 +259,7 @@ class Formula(Metric):
     def _over_ranks(self, ledger: Ledger, group: Any) -> Ledger:
         """A ledger's totals over all ranks, not kept."""
         name = type(self).__name__
-        return part_of_all(ledger, name, described(self), group, self.timeout) or ledger
+        return part_of_all(ledger.settled(), name, described(self), group, self.timeout) or ledger
 
     def compute(self) -> Any:
         """The value over everything seen since the last reset, on all ranks."""
