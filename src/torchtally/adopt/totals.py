@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..statistic import Statistic
-from ..statistics import Average, ClassCounts, Confusion, Extreme, Hits, LabelCounts, NumberSamples
+from ..statistics import Average, ClassCounts, Confusion, Extreme, Hits, LabelCounts, NumberSamples, WholeRows
 
 States = dict[str, Any]
 Slots = dict[str, Any]
@@ -22,9 +22,12 @@ class Untranslatable(Exception):
 def slots_of(statistic: Statistic, states: States) -> Slots:
     """The totals of a statistic, by slot, from a metric's states by name."""
     translate = TRANSLATIONS.get(type(statistic))
-    if translate is None:
-        raise Untranslatable("what it has seen cannot be taken over; adopt it before its first update or after reset()")
-    return translate(statistic, states)
+    try:
+        if translate is not None:
+            return translate(statistic, states)
+    except KeyError:  # its class keeps something else than is known of that statistic
+        pass
+    raise Untranslatable("what it has seen cannot be taken over; adopt it before its first update or after reset()")
 
 
 def _joined(state: Any) -> Tensor:
@@ -57,6 +60,8 @@ def _positives(states: States, samplewise: bool) -> tuple[Tensor, Tensor, Tensor
 
 
 def _hits(statistic: Any, states: States) -> Slots:
+    if "confmat" in states:
+        return {"hit": states["confmat"].long().trace(), "seen": states["confmat"].long().sum()}
     tp, _, _, fn = _positives(states, statistic.input.per_sample)
     if statistic.input.per_sample:  # (N,), or (N, C) where torchmetrics keeps classes apart
         rows = torch.stack([tp, tp + fn], 1)
@@ -65,7 +70,11 @@ def _hits(statistic: Any, states: States) -> Slots:
 
 
 def _class_counts(statistic: Any, states: States) -> Slots:
-    tp, fp, _, fn = _positives(states, statistic.input.per_sample)
+    if "confmat" in states:
+        matrix = states["confmat"].long()
+        tp, fp, fn = matrix.diagonal(), matrix.sum(0) - matrix.diagonal(), matrix.sum(1) - matrix.diagonal()
+    else:
+        tp, fp, _, fn = _positives(states, statistic.input.per_sample)
     if statistic.input.per_sample:
         return {"rows": [torch.stack([tp, tp + fp, tp + fn], 1)]}
     spare = tp.new_zeros(3, 2)
@@ -87,6 +96,13 @@ def _confusion(statistic: Any, states: States) -> Slots:
     return {"matrix": torch.nn.functional.pad(states["confmat"].long(), (0, 2, 0, 2))}
 
 
+def _whole_rows(statistic: Any, states: States) -> Slots:
+    if not statistic.listed:
+        return {"hit": states["correct"].long().sum(), "seen": states["total"].long().sum()}
+    hit = _joined(states["correct"]).long()
+    return {"rows": [torch.stack([hit, states["total"].long().expand_as(hit)], 1)]}
+
+
 TRANSLATIONS: dict[type[Statistic], Callable[[Any, States], Slots]] = {
     Average: _average,
     Extreme: _extreme,
@@ -95,4 +111,5 @@ TRANSLATIONS: dict[type[Statistic], Callable[[Any, States], Slots]] = {
     ClassCounts: _class_counts,
     LabelCounts: _label_counts,
     Confusion: _confusion,
+    WholeRows: _whole_rows,
 }
