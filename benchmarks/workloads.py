@@ -25,7 +25,9 @@ def _scores(n: int, classes: int, dtype: torch.dtype = torch.float32) -> tuple[t
 
 
 def _ours(classes: int, average: str) -> tt.MetricCollection:
-    rates = {n: getattr(tt, n)(task="multiclass", num_classes=classes, average=average) for n in ("Accuracy", "Precision", "Recall", "F1Score")}
+    rates = {
+        n: getattr(tt, n)(task="multiclass", num_classes=classes, average=average) for n in ("Accuracy", "Precision", "Recall", "F1Score")
+    }
     return tt.MetricCollection({**rates, "loss": tt.MeanMetric().bind(value="loss")})
 
 
@@ -178,6 +180,44 @@ def lifecycle(what: str) -> Ways:
     }
 
 
+def regression(offset: float) -> Ways:
+    """Squared and absolute error, R², explained variance and correlation of 8192 pairs."""
+    import torchmetrics
+
+    g = torch.Generator().manual_seed(7)
+    target = torch.randn(8192, generator=g)
+    preds = target + 0.5 * torch.randn(8192, generator=g) + offset
+    target = target + offset
+    names = ("MeanSquaredError", "MeanAbsoluteError", "R2Score", "PearsonCorrCoef", "ExplainedVariance")
+    floor, ours = floors.Regression(), tt.MetricCollection([getattr(tt, n)() for n in names])
+    theirs = torchmetrics.MetricCollection([getattr(torchmetrics, n)() for n in names])
+    theirs.update(preds, target)  # forms its compute groups
+    return {
+        "floor": lambda: floor.update(preds, target),
+        "torchtally": lambda: ours.update(preds, target),
+        "torchmetrics collection": lambda: theirs.update(preds, target),
+    }
+
+
+def spearman() -> Ways:
+    """Reading the rank correlation of 81,920 pairs."""
+    import torchmetrics
+
+    g = torch.Generator().manual_seed(7)
+    target = torch.randn(81920, generator=g)
+    preds = target + 0.5 * torch.randn(81920, generator=g)
+    ours, theirs = tt.SpearmanCorrCoef(), torchmetrics.SpearmanCorrCoef()
+    for batch in zip(preds.chunk(10), target.chunk(10)):
+        ours.update(*batch)
+        theirs.update(*batch)
+
+    def their_compute() -> None:
+        theirs._computed = None  # else it only looks up the last value
+        theirs.compute()
+
+    return {"floor": lambda: floors.spearman(preds, target), "torchtally": ours.compute, "torchmetrics": their_compute}
+
+
 warnings.filterwarnings("ignore")
 
 WORKLOADS: dict[str, Callable[[], Ways]] = {
@@ -193,6 +233,9 @@ WORKLOADS: dict[str, Callable[[], Ways]] = {
     "confusion of 1000 classes": confusion,
     "fifty means of tensors": functools.partial(many_means, True),
     "fifty means of floats": functools.partial(many_means, False),
+    "regression of 8192 pairs": functools.partial(regression, 0.0),
+    "regression of 8192 pairs at 1e6": functools.partial(regression, 1e6),
+    "rank correlation": spearman,
     "compute": functools.partial(lifecycle, "compute"),
     "reset": functools.partial(lifecycle, "reset"),
     "state_dict": functools.partial(lifecycle, "state_dict"),

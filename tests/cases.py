@@ -12,6 +12,7 @@ from torch import Tensor
 
 import torchtally as tt
 from torchtally import classification as c
+from torchtally import regression as r
 
 Batch = tuple[Any, ...]
 
@@ -26,6 +27,7 @@ class Case:
     ordered: bool = False
     grows: bool = False  # memory grows with the data, by definition
     tolerance: float = 1e-6
+    sized_by_data: bool = False  # how long the value is depends on the data, so that reading it (not updating) waits
 
 
 def batches(case: Case, sizes: tuple[int, ...] = (7, 1, 12), seed: int = 0) -> list[Batch]:
@@ -117,6 +119,93 @@ def _rates() -> list[Case]:
     return found
 
 
+def pairs(n: int, g: torch.Generator) -> Batch:
+    target = torch.randn(n, generator=g)
+    return target + 0.5 * torch.randn(n, generator=g), target
+
+
+def pair_columns(n: int, g: torch.Generator) -> Batch:
+    target = torch.randn(n, 3, generator=g)
+    return target + 0.5 * torch.randn(n, 3, generator=g), target
+
+
+def pair_images(n: int, g: torch.Generator) -> Batch:
+    return torch.randn(n, 2, 3, generator=g), torch.randn(n, 2, 3, generator=g)
+
+
+def amounts(n: int, g: torch.Generator) -> Batch:
+    return torch.rand(n, generator=g) + 0.1, torch.rand(n, generator=g) + 0.1
+
+
+def distributions(n: int, g: torch.Generator) -> Batch:
+    return torch.rand(n, 4, generator=g) + 0.1, torch.rand(n, 4, generator=g) + 0.1
+
+
+def log_distributions(n: int, g: torch.Generator) -> Batch:
+    return torch.randn(n, 4, generator=g).log_softmax(1), torch.randn(n, 4, generator=g).log_softmax(1)
+
+
+def ensembles(n: int, g: torch.Generator) -> Batch:
+    return torch.randn(n, 4, generator=g), torch.randn(n, generator=g)
+
+
+def _errors() -> list[Case]:
+    """Every regression metric in all its forms."""
+
+    def case(label: str, cls: type, batch: Any, grows: bool = False, tolerance: float = 1e-6, **options: Any) -> Case:
+        name = f"{cls.__name__}-{label}" if label else cls.__name__
+        return Case(name, functools.partial(cls, **options), batch, grows=grows, tolerance=tolerance)
+
+    found = [
+        case("", r.MeanSquaredError, pairs),
+        case("images", r.MeanSquaredError, pair_images),
+        case("root", r.MeanSquaredError, pair_columns, num_outputs=3, squared=False),
+        case("", r.MeanAbsoluteError, pairs),
+        case("columns", r.MeanAbsoluteError, pair_columns, num_outputs=3),
+        case("", r.MeanAbsolutePercentageError, amounts),
+        case("", r.SymmetricMeanAbsolutePercentageError, pairs),
+        case("", r.WeightedMeanAbsolutePercentageError, pairs),
+        case("", r.MeanSquaredLogError, amounts),
+        case("", r.LogCoshError, pairs),
+        case("columns", r.LogCoshError, pair_columns, num_outputs=3),
+        case("1", r.MinkowskiDistance, pairs, tolerance=1e-5, p=1),
+        case("3", r.MinkowskiDistance, pairs, p=3),
+        case("", r.RelativeSquaredError, pairs),
+        case("columns", r.RelativeSquaredError, pair_columns, num_outputs=3, squared=False),
+        case("", r.PearsonCorrCoef, pairs),
+        case("columns", r.PearsonCorrCoef, pair_columns, num_outputs=3),
+        case("", r.ConcordanceCorrCoef, pairs),
+        case("columns", r.ConcordanceCorrCoef, pair_columns, num_outputs=3),
+        case("", r.SpearmanCorrCoef, pairs, True),
+        case("columns", r.SpearmanCorrCoef, pair_columns, True, num_outputs=3),
+        case("", r.KendallRankCorrCoef, pairs, True),
+        case("columns", r.KendallRankCorrCoef, pair_columns, True, variant="c", num_outputs=3),
+        case("", r.ContinuousRankedProbabilityScore, ensembles),
+        case("", r.CriticalSuccessIndex, pairs, threshold=0.2),
+        case("kept", r.CriticalSuccessIndex, pair_images, True, threshold=0.2, keep_sequence_dim=0),
+    ]
+    for reduction in ("sum", "mean", "none"):
+        kept = reduction == "none"
+        found.append(case(reduction, r.CosineSimilarity, pair_columns, kept, reduction=reduction))
+        found.append(case(reduction, r.KLDivergence, distributions, kept, reduction=reduction))
+        found.append(case(reduction, r.JensenShannonDivergence, distributions, kept, reduction=reduction))
+    found.append(case("logs", r.KLDivergence, log_distributions, log_prob=True))
+    found.append(case("logs", r.JensenShannonDivergence, log_distributions, log_prob=True))
+    for unit in ("mean", "range", "std", "l2"):
+        found.append(case(unit, r.NormalizedRootMeanSquaredError, amounts, normalization=unit))
+        found.append(
+            case(f"{unit}-columns", r.NormalizedRootMeanSquaredError, pair_columns, tolerance=1e-5, normalization=unit, num_outputs=3)
+        )
+    for power in (-1.0, 0.0, 1.0, 1.5, 2.0, 3.0):
+        found.append(case(str(power), r.TweedieDevianceScore, amounts, tolerance=1e-5, power=power))
+    for how in ("uniform_average", "raw_values", "variance_weighted"):
+        for cls in (r.R2Score, r.ExplainedVariance):
+            found.append(case(how, cls, pairs, multioutput=how))
+            found.append(case(f"{how}-columns", cls, pair_columns, multioutput=how))
+    found.append(case("adjusted", r.R2Score, pair_columns, adjusted=2))
+    return found
+
+
 def _agreement() -> list[Case]:
     """Jaccard index, Matthews' correlation, Cohen's kappa and exact match."""
     found = [
@@ -147,6 +236,46 @@ def _agreement() -> list[Case]:
     return found
 
 
+def padded_yes_no(n: int, g: torch.Generator) -> Batch:
+    preds, target = yes_no(n, g)
+    return preds, target.masked_fill(torch.rand(n, generator=g) < 0.3, -1)
+
+
+def _curves() -> list[Case]:
+    """Curves and the areas under them, exact and binned."""
+    found = []
+    for label, options in (("", {}), ("-binned", {"thresholds": [0.8, 0.1, 0.5, 1.0]})):
+        grows, curves = not options, ("BinaryROC", "BinaryPrecisionRecallCurve")
+        for name in ("BinaryAUROC", "BinaryAveragePrecision", "BinaryROC", "BinaryPrecisionRecallCurve"):
+            found.append(
+                Case(
+                    name + label,
+                    functools.partial(getattr(c, name), **options),
+                    yes_no,
+                    grows=grows,
+                    sized_by_data=grows and name in curves,
+                )
+            )
+        for name in ("AUROC", "AveragePrecision"):
+            multiclass = functools.partial(getattr(c, "Multiclass" + name), 5, **options)
+            many = functools.partial(getattr(c, "Multilabel" + name), 4, **options)
+            found.append(Case(f"Multiclass{name}{label}", multiclass, scores, grows=grows))
+            found.append(Case(f"Multilabel{name}{label}", many, multilabel, grows=grows))
+    found += [
+        Case("BinaryAUROC-partial", functools.partial(c.BinaryAUROC, 0.3), yes_no, grows=True),
+        Case("BinaryAUROC-padded", functools.partial(c.BinaryAUROC, ignore_index=-1), padded_yes_no, grows=True),
+        Case("BinaryROC-padded", functools.partial(c.BinaryROC, ignore_index=-1), padded_yes_no, grows=True, sized_by_data=True),
+        Case("BinaryAUROC-padded-binned", functools.partial(c.BinaryAUROC, None, 11, ignore_index=-1), padded_yes_no),
+        Case("MulticlassAUROC-padded", functools.partial(c.MulticlassAUROC, 5, "weighted", 11, -1), padded_scores),
+        Case("MulticlassAUROC-padded-exact", functools.partial(c.MulticlassAUROC, 5, "none", None, -1), padded_scores, grows=True),
+        Case(
+            "MultilabelAveragePrecision-micro", functools.partial(c.MultilabelAveragePrecision, 4, "micro"), multilabel_images, grows=True
+        ),
+        Case("MultilabelAUROC-micro-binned", functools.partial(c.MultilabelAUROC, 4, "micro", 5), multilabel_images),
+    ]
+    return found
+
+
 CASES: list[Case] = [
     Case("MeanMetric", tt.MeanMetric, numbers),
     Case("MeanMetric-weighted", tt.MeanMetric, weighted_numbers),
@@ -161,7 +290,9 @@ CASES: list[Case] = [
     Case("MulticlassConfusionMatrix-all", functools.partial(c.MulticlassConfusionMatrix, 5, -1, "all"), padded_scores),
     Case("MultilabelConfusionMatrix", functools.partial(c.MultilabelConfusionMatrix, num_labels=4), multilabel),
     *_rates(),
+    *_errors(),
     *_agreement(),
+    *_curves(),
 ]
 
 

@@ -37,6 +37,11 @@ def assert_equal(got, want, tolerance=1e-6):
         torch.testing.assert_close(a.as_subclass(Tensor), b.as_subclass(Tensor), rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
+def as_numbers(value):
+    """All numbers of a value in one row of float64."""
+    return torch.cat([x.as_subclass(Tensor).double().flatten() for x in leaves(value)])
+
+
 def fed(case, data, metric=None):
     metric = metric or case.make()
     for batch in data:
@@ -49,7 +54,7 @@ def joined(data):
 
 
 def public_metrics():
-    for module in (tt.aggregation, tt.classification):
+    for module in (tt.aggregation, tt.classification, tt.regression):
         for name in module.__dict__.get("__all__", dir(module)):
             cls = getattr(module, name)
             if inspect.isclass(cls) and issubclass(cls, tt.Metric) and cls.__module__.startswith("torchtally"):
@@ -76,7 +81,7 @@ def test_order_changes_nothing(case):
     data = batches(case)
     if case.grows:  # results are listed by sample: compare them sorted
         backwards = fed(case, data[::-1]).compute()
-        assert_equal(fed(case, data).compute().double().flatten().sort()[0], backwards.double().flatten().sort()[0])
+        assert_equal(as_numbers(fed(case, data).compute()).sort()[0], as_numbers(backwards).sort()[0])
     else:
         assert_equal(fed(case, data).compute(), fed(case, data[::-1]).compute(), case.tolerance)
 
@@ -225,9 +230,9 @@ def test_callers_may_overwrite_their_tensors(case):
 def test_any_dtype_counts_as_its_float64_value(case, dtype):
     data = [tuple(x.to(dtype) if x.is_floating_point() else x for x in batch) for batch in batches(case)]
     exact = [tuple(x.double() if x.is_floating_point() else x for x in batch) for batch in data]
-    want = fed(case, exact).compute().double()
-    assert_equal(fed(case, data).compute().double(), want, case.tolerance)
-    assert_equal(fed(case, map(elsewhere, data)).compute().double(), want, case.tolerance)
+    want = as_numbers(fed(case, exact).compute())
+    assert_equal(as_numbers(fed(case, data).compute()), want, case.tolerance)
+    assert_equal(as_numbers(fed(case, map(elsewhere, data)).compute()), want, case.tolerance)
 
 
 @every
@@ -284,7 +289,8 @@ def test_fetch_gives_python_numbers_in_full_precision(case):
     got = pending.result()
     if isinstance(want, Tensor) and want.ndim == 0:
         assert isinstance(got, float | int)
-    assert_equal(torch.as_tensor(got).double(), want.double(), 1e-6)
+    numbers = got if isinstance(want, tuple) else (got,)
+    assert_equal(as_numbers([torch.as_tensor(x) for x in numbers]), as_numbers(want), 1e-6)
     assert_equal(metric.compute(), fed(case, data[:1]).compute(), case.tolerance)
 
 

@@ -5,10 +5,14 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from cases import elsewhere
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 import torchtally as tt
 from torchtally import functional as f
+from torchtally.faults import FaultError
 
 IGNORES = (None, -1, 2, 255)
 AVERAGES = ("micro", "macro", "weighted", "none")
@@ -170,3 +174,202 @@ def test_exact_match_of_labels(ignore):
     images = [x.reshape(8, 5, 3).movedim(-1, 1) for x in (preds, target)]
     close(tt.ExactMatch("multilabel", num_labels=3, ignore_index=ignore)(*images), right.mean())
     close(f.multilabel_exact_match(*images, 3, 0.5, "samplewise", ignore), right.reshape(8, 5).mean(1))
+
+
+# ---- curves
+BOTH_FORMS = pytest.mark.parametrize("form", [tuple, elsewhere], ids=["host", "device"])
+
+
+def tied_scores(ignore=None, columns=None, seed=0, n=60):
+    """Probabilities with many ties, yes/no targets, and which count."""
+    rng = np.random.default_rng(seed)
+    shape = (n,) if columns is None else (n, columns)
+    scores, y = rng.integers(0, 11, shape).astype(np.float32) / 10, rng.integers(0, 2, shape)
+    scores = np.where(rng.random(shape) < 0.3, np.float32(0.9) * y, scores).astype(np.float32)
+    if ignore is not None:
+        y = np.where(rng.random(shape) < 0.3, ignore, y)
+    return scores, y, np.ones(shape, bool) if ignore is None else y != ignore
+
+
+def fed_in_parts(metric, scores, y, form):
+    metric.set_dtype(torch.float64)
+    for a, b in zip(torch.from_numpy(scores).split(9), torch.from_numpy(y).split(9)):
+        metric.update(*form((a, b)))
+    return metric.compute()
+
+
+def rounded_down(scores, thresholds):
+    """The place of the last threshold that is not above each score."""
+    return np.searchsorted(np.sort(np.asarray(thresholds, np.float32)), scores.astype(np.float32), "right")
+
+
+UNSORTED = [0.75, 0.1, 0.5, 0.9]
+
+
+@BOTH_FORMS
+@pytest.mark.parametrize("thresholds", [None, 6, UNSORTED, torch.tensor(UNSORTED)], ids=["exact", "number", "list", "tensor"])
+@pytest.mark.parametrize("ignore", [None, -1, 255])
+def test_yes_no_areas(ignore, thresholds, form):
+    scores, y, live = tied_scores(ignore)
+    at = None if thresholds is None else np.linspace(0, 1, 6) if isinstance(thresholds, int) else UNSORTED
+    ranks, want_y = (scores if at is None else rounded_down(scores, at))[live], y[live]
+    for max_fpr in (None, 0.05, 0.4, 1.0):
+        metric = tt.classification.BinaryAUROC(max_fpr, thresholds, ignore)
+        close(fed_in_parts(metric, scores, y, form), sk.roc_auc_score(want_y, ranks, max_fpr=max_fpr))
+    metric = tt.classification.BinaryAveragePrecision(thresholds, ignore)
+    close(fed_in_parts(metric, scores, y, form), sk.average_precision_score(want_y, ranks))
+    got = f.auroc(torch.from_numpy(scores), torch.from_numpy(y), "binary", thresholds=thresholds, ignore_index=ignore)
+    close(got, sk.roc_auc_score(want_y, ranks))
+
+
+@BOTH_FORMS
+@pytest.mark.parametrize("ignore", [None, -1])
+def test_yes_no_curves(ignore, form):
+    scores, y, live = tied_scores(ignore)
+    fpr, tpr, thresholds = fed_in_parts(tt.classification.BinaryROC(ignore_index=ignore), scores, y, form)
+    want = sk.roc_curve(y[live], scores[live], drop_intermediate=False)
+    close(fpr, want[0])
+    close(tpr, want[1])
+    close(thresholds, [1.0, *want[2][1:]])
+    got = fed_in_parts(tt.classification.BinaryPrecisionRecallCurve(ignore_index=ignore), scores, y, form)
+    for a, b in zip(got, sk.precision_recall_curve(y[live], scores[live])):
+        close(a, b)
+
+
+@BOTH_FORMS
+@pytest.mark.parametrize("thresholds", [11, UNSORTED])
+def test_curves_at_thresholds_count_scores_on_them(thresholds, form):
+    scores, y, _ = tied_scores()
+    at = np.linspace(0, 1, 11).astype(np.float32) if thresholds == 11 else np.float32(thresholds)
+    above = scores >= at[:, None]
+    tp, fp = (above & (y == 1)).sum(1), (above & (y == 0)).sum(1)
+    precision, recall, got_at = fed_in_parts(tt.classification.BinaryPrecisionRecallCurve(thresholds), scores, y, form)
+    close(got_at, at)
+    close(precision, [*(tp / (tp + fp)), 1.0])
+    close(recall, [*(tp / y.sum()), 0.0])
+    fpr, tpr, got_at = fed_in_parts(tt.classification.BinaryROC(thresholds), scores, y, form)
+    close(got_at, at[::-1])
+    close(fpr, fp[::-1] / (1 - y).sum())
+    close(tpr, tp[::-1] / y.sum())
+
+
+@BOTH_FORMS
+@pytest.mark.parametrize("ignore", [None, -1])
+@pytest.mark.parametrize("thresholds", [None, UNSORTED], ids=["exact", "binned"])
+@pytest.mark.parametrize("average", AVERAGES)
+def test_areas_of_labels(average, thresholds, ignore, form):
+    scores, y, live = tied_scores(ignore, 3)
+    ranks = scores if thresholds is None else rounded_down(scores, thresholds)
+    for name, reference in (("AUROC", sk.roc_auc_score), ("AveragePrecision", sk.average_precision_score)):
+        each = [reference(y[live[:, k], k], ranks[live[:, k], k]) for k in range(3)]
+        support = [np.count_nonzero(y[live[:, k], k]) for k in range(3)]
+        want = {"none": each, "macro": np.mean(each), "weighted": np.average(each, weights=support)}.get(average)
+        want = reference(y[live], ranks[live]) if want is None else want
+        metric = getattr(tt.classification, "Multilabel" + name)(3, average, thresholds, ignore)
+        close(fed_in_parts(metric, scores, y, form), want)
+
+
+@BOTH_FORMS
+@pytest.mark.parametrize("ignore", [None, -1])
+@pytest.mark.parametrize("thresholds", [None, UNSORTED], ids=["exact", "binned"])
+@pytest.mark.parametrize("logits", [True, False])
+@pytest.mark.parametrize("average", ["macro", "weighted", "none"])
+def test_areas_of_classes(average, logits, thresholds, ignore, form):
+    """Class 3 never occurs: it has no area and is in no average."""
+    rng = np.random.default_rng(5)
+    given_scores = rng.normal(size=(60, 4)).astype(np.float32) * 2
+    scores = torch.from_numpy(given_scores).double().softmax(1).numpy()
+    if not logits:
+        given_scores = scores = scores.astype(np.float32)
+    y = rng.integers(0, 3, 60)
+    y = np.where(rng.random(60) < 0.3, -1, y) if ignore is not None else y
+    live = y >= 0
+    ranks = scores if thresholds is None else rounded_down(scores, thresholds)
+    for name, reference in (("AUROC", sk.roc_auc_score), ("AveragePrecision", sk.average_precision_score)):
+        each = [reference(y[live] == k, ranks[live, k]) for k in range(3)]
+        support = [np.count_nonzero(y == k) for k in range(3)]
+        want = {"none": [*each, np.nan], "macro": np.mean(each), "weighted": np.average(each, weights=support)}[average]
+        metric = getattr(tt.classification, "Multiclass" + name)(4, average, thresholds, ignore)
+        close(fed_in_parts(metric, given_scores, y, form), want)
+
+
+@BOTH_FORMS
+def test_large_logits_are_ranked_not_saturated(form):  # Lightning-AI/torchmetrics#2819
+    logits, y = np.array([50.0, 51.0, 52.0, 53.0], np.float32), np.array([0, 1, 0, 1])
+    close(fed_in_parts(tt.classification.BinaryAUROC(), logits, y, form), 0.75)
+    pair = np.stack([-logits, logits], 1)
+    close(fed_in_parts(tt.classification.MulticlassAUROC(2), pair, y, form), 0.75)
+    thresholds = fed_in_parts(tt.classification.BinaryROC(), logits / 50, y, form)[2]
+    close(thresholds, [1.0, *1 / (1 + np.exp(-logits[::-1].astype(np.float64) / 50))])
+
+
+@BOTH_FORMS
+@pytest.mark.parametrize("thresholds", [None, 5])
+def test_one_class_has_no_area(thresholds, form):  # Lightning-AI/torchmetrics#2494, #1891
+    scores = np.array([0.2, 0.9, 0.4], np.float32)
+    for y in (np.ones(3, np.int64), np.zeros(3, np.int64)):
+        for max_fpr in (None, 0.1):
+            assert fed_in_parts(tt.classification.BinaryAUROC(max_fpr, thresholds), scores, y, form).isnan()
+        close(fed_in_parts(tt.classification.BinaryAveragePrecision(thresholds), scores, y, form), float(y[0]))
+    recall = fed_in_parts(tt.classification.BinaryPrecisionRecallCurve(thresholds), scores, np.zeros(3, np.int64), form)[1]
+    close(recall[:-1], np.ones(len(recall) - 1))
+
+
+def test_nothing_seen_has_no_area():
+    for thresholds in (None, 5):
+        empty = torch.zeros(0), torch.zeros(0, dtype=torch.int64)
+        assert tt.classification.BinaryAUROC(thresholds=thresholds)(*empty).isnan()
+        assert tt.classification.BinaryAveragePrecision(thresholds=thresholds)(*empty) == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([-np.inf, -1e30, -1.0, 0.0, 1e-30, 0.5, 1.0, 1e30, np.inf]), st.integers(0, 1)), min_size=1))
+def test_areas_whatever_the_ties_and_extremes(data):
+    scores, y = np.array([s for s, _ in data], np.float32), np.array([t for _, t in data])
+    ranks = np.unique(scores, return_inverse=True)[1]
+    for form in (tuple, elsewhere):
+        if 0 < y.sum() < len(y):
+            close(fed_in_parts(tt.classification.BinaryAUROC(), scores, y, form), sk.roc_auc_score(y, ranks))
+        if y.sum():
+            close(fed_in_parts(tt.classification.BinaryAveragePrecision(), scores, y, form), sk.average_precision_score(y, ranks))
+
+
+def test_a_collection_sorts_once_for_all_curves():
+    scores, y, _ = tied_scores()
+    tally = tt.MetricCollection(
+        {"a": tt.classification.BinaryAUROC(), "p": tt.classification.BinaryAveragePrecision(), "r": tt.classification.BinaryROC()}
+    )
+    for a, b in zip(torch.from_numpy(scores).split(9), torch.from_numpy(y).split(9)):
+        tally.update(a, b)
+    for _ in range(2):
+        got = tally.compute()
+        close(got["a"], sk.roc_auc_score(y, scores))
+        close(got["p"], sk.average_precision_score(y, scores))
+    tally.update(torch.from_numpy(1 - scores), torch.from_numpy(y))
+    close(tally.compute()["a"], sk.roc_auc_score([*y, *y], [*scores, *(1 - scores)]))
+
+
+@pytest.mark.parametrize("metric", [tt.classification.BinaryAUROC(), tt.classification.BinaryAUROC(thresholds=5)], ids=["exact", "binned"])
+def test_impossible_scores_and_targets_are_refused_or_kept_out(metric):
+    good = torch.tensor([0.1, 0.8]), torch.tensor([0, 1])
+    for bad in ((torch.tensor([0.3, torch.nan]), good[1]), (good[0], torch.tensor([0, 2]))):
+        metric.reset()
+        with pytest.raises(FaultError, match="expected"):
+            metric.update(*bad)
+        metric.update(*good)
+        metric.update(*elsewhere(bad))
+        with pytest.raises(FaultError, match="1 value was impossible") as caught:
+            metric.compute()
+        assert float(caught.value.values) == 1.0
+    with pytest.raises(ValueError, match="floating-point"):
+        metric.update(good[1], good[1])
+    with pytest.raises(ValueError, match="integer or boolean"):
+        metric.update(good[0], good[0])
+    with pytest.raises(ValueError, match="equal shapes"):
+        metric.update(good[0], good[1][:1])
+
+
+@pytest.mark.parametrize("thresholds", [1, True, [], [0.1, 1.5], torch.zeros(2, 2), "auto"])
+def test_thresholds_that_are_refused(thresholds):
+    with pytest.raises(ValueError, match="expected None for exact curves"):
+        tt.classification.BinaryAUROC(thresholds=thresholds)

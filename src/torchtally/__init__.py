@@ -1,23 +1,9 @@
 """PyTorch metrics that never make the host wait for the GPU, and a stall finder that shows what does wait."""
 
-from . import aggregation, classification, functional
+from typing import TYPE_CHECKING, Any
+
+from . import aggregation
 from .aggregation import CatMetric, MaxMetric, MeanMetric, MinMetric, SumMetric
-from .classification import (
-    Accuracy,
-    CohenKappa,
-    ConfusionMatrix,
-    ExactMatch,
-    F1Score,
-    FBetaScore,
-    HammingDistance,
-    JaccardIndex,
-    MatthewsCorrCoef,
-    NegativePredictiveValue,
-    Precision,
-    Recall,
-    Specificity,
-    StatScores,
-)
 from .collection import MetricCollection
 from .composition import CompositionalMetric
 from .distributed import RankError, RankTimeout
@@ -29,15 +15,64 @@ from .pending import Pending
 from .statistic import Input, Slot, Statistic
 from .virtual import register
 
+if TYPE_CHECKING:
+    from . import classification, functional, regression
+    from .classification import (
+        AUROC,
+        Accuracy,
+        AveragePrecision,
+        CohenKappa,
+        ConfusionMatrix,
+        ExactMatch,
+        F1Score,
+        FBetaScore,
+        HammingDistance,
+        JaccardIndex,
+        MatthewsCorrCoef,
+        NegativePredictiveValue,
+        Precision,
+        Recall,
+        Specificity,
+        StatScores,
+    )
+    from .regression import (
+        ConcordanceCorrCoef,
+        CosineSimilarity,
+        CriticalSuccessIndex,
+        ExplainedVariance,
+        KendallRankCorrCoef,
+        KLDivergence,
+        LogCoshError,
+        MeanAbsoluteError,
+        MeanAbsolutePercentageError,
+        MeanSquaredError,
+        MeanSquaredLogError,
+        MinkowskiDistance,
+        NormalizedRootMeanSquaredError,
+        PearsonCorrCoef,
+        R2Score,
+        RelativeSquaredError,
+        SpearmanCorrCoef,
+        SymmetricMeanAbsolutePercentageError,
+        TweedieDevianceScore,
+        WeightedMeanAbsolutePercentageError,
+    )
+
 register()
 
 __all__ = [
+    "AUROC",
     "Accuracy",
+    "AveragePrecision",
     "CatMetric",
     "CohenKappa",
     "CompositionalMetric",
+    "ConcordanceCorrCoef",
     "ConfusionMatrix",
+    "CosineSimilarity",
+    "CriticalSuccessIndex",
     "ExactMatch",
+    "ExplainedVariance",
     "F1Score",
     "FBetaScore",
     "FaultError",
@@ -46,25 +81,63 @@ __all__ = [
     "HammingDistance",
     "Input",
     "JaccardIndex",
+    "KLDivergence",
+    "KendallRankCorrCoef",
+    "LogCoshError",
     "MatthewsCorrCoef",
     "MaxMetric",
+    "MeanAbsoluteError",
+    "MeanAbsolutePercentageError",
     "MeanMetric",
+    "MeanSquaredError",
+    "MeanSquaredLogError",
     "Metric",
     "MetricCollection",
     "MinMetric",
+    "MinkowskiDistance",
     "NegativePredictiveValue",
+    "NormalizedRootMeanSquaredError",
+    "PearsonCorrCoef",
     "Pending",
     "Precision",
+    "R2Score",
     "RankError",
     "RankTimeout",
     "Recall",
+    "RelativeSquaredError",
     "Slot",
+    "SpearmanCorrCoef",
     "Specificity",
     "StatScores",
     "Statistic",
     "SumMetric",
+    "SymmetricMeanAbsolutePercentageError",
     "TallyError",
+    "TweedieDevianceScore",
+    "WeightedMeanAbsolutePercentageError",
     "aggregation",
     "classification",
     "functional",
+    "regression",
 ]
+
+_FAMILIES = ("classification", "regression")
+
+
+def __getattr__(name: str) -> Any:
+    """Families of metrics are loaded when first asked for: importing torchtally should cost little beside importing torch."""
+    import importlib
+
+    if name in (*_FAMILIES, "functional"):
+        return importlib.import_module(f".{name}", __name__)
+    if name in __all__:
+        for family in _FAMILIES:
+            found = getattr(importlib.import_module(f".{family}", __name__), name, None)
+            if found is not None:
+                globals()[name] = found
+                return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

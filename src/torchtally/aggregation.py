@@ -10,8 +10,9 @@ from torch import Tensor
 
 from .formula import Formula, feeds
 from .pending import Unfinished
-from .statistics import Average, Extreme, NumberSamples
-from .statistics.averages import COMPACT, compact, nan_strategy_of
+from .statistics.averages import COMPACT, Average, compact, nan_strategy_of
+from .statistics.extremes import Extreme
+from .statistics.samples import NumberSamples
 
 Value = float | int | Tensor
 
@@ -150,7 +151,7 @@ class CatMetric(BaseAggregator):
     """All elements in the order seen, in one vector or along the first dimension; memory grows with the data.
 
     `value` is a number or a tensor. NaN is treated as in `MeanMetric`; elements left out change the length, so tensors with NaN left out
-    are flattened.
+    are flattened. On a device NaN is left out when results are read; what `forward` returns keeps it.
 
     >>> from torch import tensor
     >>> everything = CatMetric()
@@ -175,6 +176,9 @@ class CatMetric(BaseAggregator):
 
     def _finish(self, value: Tensor) -> Tensor:
         return super()._finish(self._without_nan(value))
+
+    def _of_batch(self, value: Tensor) -> Tensor:
+        return super()._finish(value)  # NaN that a device found stays in its place: leaving it out would wait for the length
 
     def _unfinished(self, value: Tensor) -> Unfinished:
         return Unfinished(value, self._without_nan)

@@ -15,14 +15,13 @@ from torch import Tensor, nn
 from . import distributed
 from .apart import Call, Forwarded, mergeable, update_all
 from .faults import Fault
-from .formula import Formula, check_all, named
-from .ledger import Ledger
+from .formula import Formula, check_all, named, wants_grad
+from .ledger import Ledger, LooseLedger
 from .metric import Metric, _saving, parameters_of, required_of, saving_all
 from .pending import Pending
 from .reduction import Totals
 from .statistic import host_visible, in_functorch, map_tensors, may_wait
-from .statistics import Average
-from .statistics.averages import ScalarRows, add_scalars, read_scalars
+from .statistics.averages import Average, ScalarRows, add_scalars, read_scalars
 from .together import Read, Together
 
 
@@ -235,7 +234,8 @@ class MetricCollection(nn.Module):
         scalars: list[Any] = []
         try:
             for j, places, take in plan.inputs:
-                batch = [x.detach() if isinstance(x := values[p], Tensor) and x.requires_grad else x for p in places]
+                follow = j in ledger.followed
+                batch = [x.detach() if isinstance(x := values[p], Tensor) and x.requires_grad and not follow else x for p in places]
                 ledger.accept(j, batch, "the collection")
                 taken.append((j, *take(ledger.strict[j], *batch)))
             for strategy, group, places, columns in plan.scalars:
@@ -304,19 +304,29 @@ class MetricCollection(nn.Module):
         """The values on this batch, which is also accumulated, in one pass."""
         if self.ledger.left or self.ledger.emptied:
             self._regroup()
-        batch = self.ledger.scratch()
+        followed = self._followed() if wants_grad(args, kwargs) else ()
+        batch: Ledger = LooseLedger(self.ledger, followed) if followed else self.ledger.scratch()
         apart = self._feed(batch, args, kwargs, Forwarded)
-        batch = self.ledger.scratch_in_use()
+        if not isinstance(batch, LooseLedger):
+            batch = self.ledger.scratch_in_use()
         self.ledger.absorb(batch, 1)  # before any value: a failed value loses nothing
         values = apart.values()
         first = next((m for m, _ in self._shared if m.dist_sync_on_step and m.ledger is self.ledger), None)
         if first is not None and distributed.available():
-            batch = first._over_ranks(batch, first.process_group)
+            batch = first._over_ranks(batch.settled(), first.process_group)
         read = self._values(batch)
         for m in self._modules.values():
             if id(m) in read:
-                values[id(m)] = m.__dict__["_forward_cache"] = m._finish(read[id(m)])
+                value = m._of_batch(read[id(m)])
+                cached = map_tensors(value, Tensor.detach) if followed else value
+                values[id(m)] = value if m.is_differentiable else cached
+                m.__dict__["_forward_cache"] = cached
         return self._named({n: values[id(m)] for n, m in self._modules.items()})
+
+    def _followed(self) -> list[int]:
+        """The inputs of differentiable members."""
+        wanted = {i for m, indices in self._shared if m.is_differentiable for i in indices}
+        return [j for j, feeds in enumerate(self.ledger.feeds) if wanted & set(feeds)]
 
     def _values(self, ledger: Ledger, skipped: frozenset[int] = frozenset()) -> dict[int, Any]:
         """Unrounded value of every member that shares, by id; what several formulas see is made once."""

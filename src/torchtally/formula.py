@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import distributed
 from .faults import Fault, report
-from .ledger import Clock, Key, Ledger
+from .ledger import Clock, Key, Ledger, LooseLedger
 from .metric import Metric, _saving, _seen, parameters_of, required_of
 from .pending import Pending
 from .reduction import Totals
@@ -67,7 +67,8 @@ class Formula(Metric):
     def _taken(self, batch: tuple[Any, ...]) -> list[Any]:
         """A batch checked and reduced to pieces; nothing is written."""
         ledger = self.ledger
-        batch = tuple([x.detach() if isinstance(x, Tensor) and x.requires_grad else x for x in batch])
+        if not ledger.followed:
+            batch = tuple([x.detach() if isinstance(x, Tensor) and x.requires_grad else x for x in batch])
         try:
             taken = []
             for j, ((input_, _), strict) in enumerate(zip(ledger.inputs, ledger.strict)):
@@ -94,7 +95,10 @@ class Formula(Metric):
         return tuple([by_name[e] for e in self.entries if e in by_name])
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The value on this batch, which is also accumulated, in one pass."""
+        """The value on this batch, which is also accumulated, in one pass.
+
+        Gradients flow to it where the metric is differentiable; what is accumulated is detached.
+        """
         batch = self._share_of(*args, **kwargs)
         self.ledger.absorb(batch, 1)  # before the value: a failed value loses nothing
         return self._value_of(batch)
@@ -113,7 +117,8 @@ class Formula(Metric):
     def _share_of(self, *args: Any, **kwargs: Any) -> Ledger:
         """What a batch adds, in a ledger of its own. A refused batch leaves what was accumulated alone."""
         ledger = self._leave() if self.ledger.shared else self.ledger
-        batch = ledger.scratch()
+        follows = bool(self.is_differentiable) and not self.dist_sync_on_step and wants_grad(args, kwargs)
+        batch: Ledger = LooseLedger(ledger) if follows else ledger.scratch()
         try:
             self.__dict__["ledger"] = batch
             self.update(*args, **kwargs)
@@ -125,10 +130,10 @@ class Formula(Metric):
         if type(self).compute is Formula.compute:
             if self.dist_sync_on_step and distributed.available():
                 batch = self._over_ranks(batch, self.process_group)
-            value = self._finish(self._read(batch))
+            value = self._of_batch(self._read(batch))
         else:
             value = self._computed_over(batch)
-        self.__dict__["_forward_cache"] = value
+        self.__dict__["_forward_cache"] = map_tensors(value, torch.Tensor.detach) if batch.followed else value
         return value
 
     def _computed_over(self, batch: Ledger) -> Any:
@@ -219,6 +224,10 @@ class Formula(Metric):
     def _finish(self, value: Any) -> Any:
         """Rounded once to the dtype of results, in memory of its own."""
         return map_tensors(value, self._round)
+
+    def _of_batch(self, value: Any) -> Any:
+        """The value `forward` gives, of static shape: `forward` never waits."""
+        return self._finish(value)
 
     def _unfinished(self, value: Any) -> Any:
         """What `fetch` copies to the host: the value, or an `Unfinished` where a part of the work would wait for the device."""
@@ -356,7 +365,7 @@ class Formula(Metric):
         for i in indices:
             statistic, entries = ledger.keys[i]
             for name in statistic.slots():
-                named[f"{type(statistic).__name__}.{name}" if many else name] = views[i], name
+                named[f"{statistic.label}.{name}" if many else name] = views[i], name
             j = len(ledger.keys) + ledger.inputs.index((statistic.input, entries))
             for name in statistic.input.slots():
                 named[name] = views[j], name
@@ -487,6 +496,13 @@ class Formula(Metric):
             faults = [f for j, (i, _) in enumerate(ledger.inputs) if (f := i.faults(slots[len(ledger.keys) + j])) is not None]
             check(type(self).__name__, faults, value)
         return value
+
+
+def wants_grad(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether autograd follows any of a batch's entries."""
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return False
+    return any(isinstance(x, Tensor) and x.requires_grad for x in (*args, *kwargs.values()))
 
 
 def _own(x: Tensor) -> Tensor:

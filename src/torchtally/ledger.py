@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .faults import Fault
-from .statistic import Input, Number, Piece, Slot, Slots, Statistic
+from .statistic import Input, Number, Piece, Slot, Slots, Statistic, loose
 from .statistics.averages import ScalarRows
 
 Key = tuple[Statistic, tuple[str, ...]]
@@ -91,6 +91,9 @@ class Ledger:
     Views are dropped whenever a buffer is replaced, pickled or copied, so nothing outside can go on writing to old memory.
     """
 
+    followed: frozenset[int] = frozenset()
+    """The inputs from whose batches autograd follows to the slots."""
+
     def __init__(self, keys: Iterable[Key] = (), device: torch.device | str = "cpu") -> None:
         self.keys: list[Key] = list(keys)
         self.inputs: list[tuple[Input, tuple[str, ...]]] = list(dict.fromkeys((s.input, entries) for s, entries in self.keys))
@@ -147,7 +150,7 @@ class Ledger:
 
     def views(self) -> list[Slots]:
         """The slots of every part: the statistics in order of `keys`, then the inputs."""
-        if self._views is not None and not torch.compiler.is_compiling():
+        if not torch.compiler.is_compiling() and self._views is not None:  # in this order: a trace must not depend on the cache
             return self._views
         views = [Slots(self.lanes[i] if i < len(self.lanes) else None, self.clock) for i in range(len(self.parts))]
         with torch.inference_mode(False):
@@ -320,6 +323,7 @@ class Ledger:
 
     def absorb(self, other: Ledger, updates: int | None = None) -> None:
         """Combine with what a ledger of the same layout has seen: `updates` more updates (all of its own if None)."""
+        other = other.settled()
         other.fold()
         self.fold()
         mine, theirs = self.views(), other.views()
@@ -337,6 +341,10 @@ class Ledger:
             self.clock.ticks.add_(other.clock.ticks)
         self.clock.count += other.clock.count if updates is None else updates
         self.reduced = None
+
+    def settled(self) -> Ledger:
+        """The totals without the graph that led to them."""
+        return self
 
     def part(self, indices: Iterable[int]) -> Ledger:
         """A ledger of its own with the totals of some statistics."""
@@ -396,3 +404,45 @@ class Ledger:
         """What was kept out by the inputs of some statistics (all, if None)."""
         wanted = None if indices is None else {(s.input, e) for s, e in (self.keys[i] for i in indices)}
         return [f for j, pair in enumerate(self.inputs) if (wanted is None or pair in wanted) and (f := self.fault(j)) is not None]
+
+
+class LooseLedger(Ledger):
+    """What one batch adds to a ledger, in one tensor a slot instead of flat buffers, so that autograd may follow from batch to value."""
+
+    def __init__(self, like: Ledger, followed: Iterable[int] | None = None) -> None:
+        """`followed`: the inputs whose batches keep their graph (all, if None)."""
+        super().__init__(like.keys, like.device)
+        self.followed = frozenset(range(len(self.inputs)) if followed is None else followed)
+        self.strict, self.clock.count = like.strict, like.clock.count
+        self._slots = [loose(p, like.device, self.clock) for p in self.parts]
+        self.lanes = [s.host for s in self._slots[: len(self.keys)]]
+
+    def views(self) -> list[Slots]:
+        return self._slots
+
+    def column(self, parts: Sequence[int], name: str) -> Tensor | None:
+        return None
+
+    def add(self, j: int, key: Hashable, piece: Piece) -> None:
+        self._settle(j, [piece], self.clock.now)
+
+    def fold(self) -> None:
+        for rows in self.rows:
+            self._settle_rows(rows)
+        for i, lane in enumerate(self.lanes):
+            if lane is not None:
+                statistic = self.keys[i][0]
+                for name, value in statistic.drain(lane).items():
+                    into = getattr(self._slots[i], name)
+                    combine(statistic.slots()[name].combine, into, torch.full_like(into, value))
+
+    def settled(self) -> Ledger:
+        self.fold()
+        plain = Ledger(self.keys, self.device)
+        for into, slots, part in zip(plain.views(), self._slots, self.parts):
+            for name, slot in part.slots().items():
+                if slot.combine == "cat":
+                    getattr(into, name).extend(x.detach() for x in getattr(slots, name))
+                else:
+                    getattr(into, name).copy_(getattr(slots, name).detach())
+        return plain

@@ -265,6 +265,16 @@ class Metric(nn.Module):
     def _snapshot(self) -> dict[str, Any]:
         return {n: list(x) if isinstance(x := self.__dict__[n], list) else x for n in self._defaults}
 
+    def _detach(self, lengths: dict[str, int]) -> None:
+        """Let go of the graphs that an update put into the states; lists had these lengths before."""
+        for name in self._defaults:
+            x = self.__dict__[name]
+            if isinstance(x, Tensor):
+                if x.requires_grad:
+                    self.__dict__[name] = x.detach()
+            else:
+                x[lengths.get(name, 0) :] = map_tensors(x[lengths.get(name, 0) :], lambda t: t.detach() if t.requires_grad else t)
+
     def _states_kept(self) -> tuple[dict[str, Any], int]:
         """The states as they are, for `_restore`, whatever an update does in place."""
         return {n: list(x) if isinstance(x := self.__dict__[n], list) else x.clone() for n in self._defaults}, self._update_count
@@ -298,8 +308,14 @@ class Metric(nn.Module):
         missing = sorted(set(self._defaults) - set(states))
         if missing:
             raise ValueError(f"{type(self).__name__}.merge_state: states {missing} are missing.")
-        with torch.no_grad():
-            self._combine({n: _moved(x, self._device) for n, x in states.items()}, count)
+        mine, mine_count = self._snapshot(), self._update_count
+        self._restore({n: _moved(states[n], self._device) for n in self._defaults}, count)
+        try:
+            with torch.no_grad():
+                self._combine(mine, mine_count)  # ours first
+        except Exception:
+            self._restore(mine, mine_count)
+            raise
         self.__dict__["_computed"] = None
 
     # ---- across ranks
@@ -324,7 +340,7 @@ class Metric(nn.Module):
         group = process_group if process_group is not None else self.process_group
         reduced = self._reduced(dist_sync_fn or self.dist_sync_fn, group)
         if reduced is not None:
-            self.__dict__.update(reduced, _cache=cache, _is_synced=True)
+            self.__dict__.update(reduced, _cache=cache, _is_synced=True, _computed=None)
 
     def unsync(self, should_unsync: bool = True) -> None:
         """Back to this rank's own states."""
@@ -332,7 +348,7 @@ class Metric(nn.Module):
             return
         if not self._is_synced:
             raise RuntimeError(f"{type(self).__name__} is not synced.")
-        self.__dict__.update(self._cache, _cache=None, _is_synced=False)
+        self.__dict__.update(self._cache, _cache=None, _is_synced=False, _computed=None)
 
     @contextmanager
     def sync_context(
@@ -542,9 +558,12 @@ def _counted(update: Callable[..., None]) -> Callable[..., None]:
         if not torch.compiler.is_compiling():
             self.__dict__["_update_count"] += 1
         self.__dict__.update(_computed=None, _token=None, _depth=1)
+        lengths = {n: len(x) for n in self._defaults if isinstance(x := self.__dict__[n], list)}
         try:
             with torch.set_grad_enabled(self._grad and torch.is_grad_enabled()):
                 update(self, *args, **kwargs)
+            if not self._grad:
+                self._detach(lengths)
         except BaseException:
             self.__dict__["_update_count"] -= 1
             raise
@@ -565,7 +584,8 @@ def _cached(compute: Callable[..., Any]) -> Callable[..., Any]:
         synced = self._to_sync() and not self._is_synced
         if self._computed is not None and self.compute_with_cache and not synced:  # other ranks may have seen more
             return self._computed
-        with self.sync_context(should_sync=synced, distributed_available=lambda: True):
+        here = not self._is_synced  # what the caller has synced stays so
+        with self.sync_context(should_sync=synced, should_unsync=here, distributed_available=lambda: True):
             self.__dict__["_depth"] = 1
             try:
                 value = compute(self)

@@ -101,6 +101,11 @@ class Statistic:
 
     input = Input()
 
+    @property
+    def label(self) -> str:
+        """Its name in states, where a metric has several."""
+        return type(self).__name__
+
     def slots(self) -> dict[str, Slot]:
         """Names and kinds of the accumulators."""
         raise NotImplementedError

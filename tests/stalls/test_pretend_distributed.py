@@ -51,6 +51,11 @@ with pretend_cuda() as recorder:
         else:
             raise AssertionError("NCCL takes no host tensors")
 
+    every = torch.arange(12.0 * world).view(3 * world, 4).sin()
+    plain, synchronised = nn.BatchNorm1d(4), nn.SyncBatchNorm(4).cuda()
+    whole, part = plain(every), synchronised(every[3 * rank : 3 * rank + 3].cuda())
+    torch.testing.assert_close(part.detach().cpu(), whole[3 * rank : 3 * rank + 3].detach(), rtol=1e-4, atol=1e-5)
+
     found = [None] * world
     before = len(recorder.stalls)
     dist.all_gather_object(found, {{"rank": rank}})

@@ -239,6 +239,18 @@ def sent_to_another_process():
     return pickle.loads(bytes(ForkingPickler.dumps(ones(2))))
 
 
+def numbered():
+    device = torch.device(0)  # which needs an accelerator in some builds
+    assert isinstance(device, torch.device) and device == torch.device("cuda:0")
+    return torch.zeros(1, device=device)
+
+
+def wrapper():
+    from torch.testing._internal.two_tensor import TwoTensor  # a wrapper, as DTensor is one
+
+    return TwoTensor(ones(2), ones(2))
+
+
 def compiled():
     @torch.compile(mode="reduce-overhead")
     def twice(x):
@@ -305,6 +317,12 @@ PROGRAMS = {
     "array": from_an_array,
     "another process": sent_to_another_process,
     "torch.compile": compiled,
+    "torch.device(0)": numbered,
+    "wrapper": wrapper,
+    "LSTM cell": lambda: nn.LSTMCell(2, 3).cuda()(ones(1, 2))[0],
+    "share_memory": lambda: nn.Linear(2, 2).cuda().share_memory().weight,
+    "FFT": lambda: torch.fft.rfft(ones(8)).abs(),
+    "shuffled loader": lambda: next(iter(torch.utils.data.DataLoader(torch.utils.data.TensorDataset(ones(4, 2)), batch_size=2, shuffle=True)))[0],
     "inference mode": in_inference_mode,
     "CTC": lambda: F.ctc_loss(ones(5, 2, 4).log_softmax(-1), ones(2, 3, dtype=torch.long), torch.tensor([5, 5]), torch.tensor([3, 3])),
     "set_": lambda: torch.empty(0, device="cuda").set_(ones(3).untyped_storage()),
@@ -365,3 +383,27 @@ def test_what_is_not_as_on_a_device_is_noted():
         with pytest.raises(ImportError), warnings.catch_warnings():
             import pycuda  # noqa: F401
     assert [note.split(":")[0].split(" ")[0] for note in recorder.notes] == ["torch.compile", "torch.cuda.utilization", "pycuda"]
+
+
+def test_what_cannot_be_exported_is_refused_cleanly():
+    with pretend_cuda(), pytest.raises(RuntimeError, match="export outside of pretend_cuda"):
+        torch.export.export(nn.Linear(2, 2).cuda(), (ones(1, 2),))
+
+
+def test_other_modes_work_inside():
+    from torch.overrides import TorchFunctionMode
+    from torch.utils.flop_counter import FlopCounterMode
+
+    seen = []
+
+    class Watching(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            seen.append(getattr(function, "__name__", ""))
+            return function(*args, **(kwargs or {}))
+
+    with pretend_cuda():
+        with Watching():
+            assert F.relu(ones(2)).cpu().device.type == "cpu"
+        with FlopCounterMode(display=False) as counter:
+            nn.Linear(4, 4).cuda()(ones(2, 4)).sum().backward()
+        assert seen == ["ones", "relu", "cpu"] and counter.get_total_flops() == 2 * 2 * 2 * 4 * 4

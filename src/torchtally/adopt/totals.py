@@ -9,7 +9,12 @@ import torch
 from torch import Tensor
 
 from ..statistic import Statistic
-from ..statistics import Average, ClassCounts, Confusion, Extreme, Hits, LabelCounts, NumberSamples, WholeRows
+from ..statistics.averages import Average
+from ..statistics.class_counts import ClassCounts, Hits, LabelCounts
+from ..statistics.confusion import Confusion
+from ..statistics.extremes import Extreme
+from ..statistics.samples import NumberSamples
+from ..statistics.whole_rows import WholeRows
 
 States = dict[str, Any]
 Slots = dict[str, Any]

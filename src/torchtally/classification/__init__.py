@@ -10,6 +10,18 @@ from .agreement import (
     MultilabelMatthewsCorrCoef,
 )
 from .confusion_matrix import BinaryConfusionMatrix, ConfusionMatrix, MulticlassConfusionMatrix, MultilabelConfusionMatrix
+from .curves import (
+    AUROC,
+    AveragePrecision,
+    BinaryAUROC,
+    BinaryAveragePrecision,
+    BinaryPrecisionRecallCurve,
+    BinaryROC,
+    MulticlassAUROC,
+    MulticlassAveragePrecision,
+    MultilabelAUROC,
+    MultilabelAveragePrecision,
+)
 from .exact_match import ExactMatch, MulticlassExactMatch, MultilabelExactMatch
 from .f_beta import (
     BinaryF1Score,
@@ -51,8 +63,12 @@ from .rates import (
 from .stat_scores import BinaryStatScores, MulticlassStatScores, MultilabelStatScores, StatScores
 
 __all__ = [
+    "AUROC",
     "Accuracy",
+    "AveragePrecision",
+    "BinaryAUROC",
     "BinaryAccuracy",
+    "BinaryAveragePrecision",
     "BinaryCohenKappa",
     "BinaryConfusionMatrix",
     "BinaryF1Score",
@@ -62,6 +78,8 @@ __all__ = [
     "BinaryMatthewsCorrCoef",
     "BinaryNegativePredictiveValue",
     "BinaryPrecision",
+    "BinaryPrecisionRecallCurve",
+    "BinaryROC",
     "BinaryRecall",
     "BinarySpecificity",
     "BinaryStatScores",
@@ -73,7 +91,9 @@ __all__ = [
     "HammingDistance",
     "JaccardIndex",
     "MatthewsCorrCoef",
+    "MulticlassAUROC",
     "MulticlassAccuracy",
+    "MulticlassAveragePrecision",
     "MulticlassCohenKappa",
     "MulticlassConfusionMatrix",
     "MulticlassExactMatch",
@@ -87,7 +107,9 @@ __all__ = [
     "MulticlassRecall",
     "MulticlassSpecificity",
     "MulticlassStatScores",
+    "MultilabelAUROC",
     "MultilabelAccuracy",
+    "MultilabelAveragePrecision",
     "MultilabelConfusionMatrix",
     "MultilabelExactMatch",
     "MultilabelF1Score",

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from ..formula import Formula, feeds
-from ..statistics import Confusion, Counts, Decisions, LabelCounts, Labels
+from ..statistics.class_counts import Counts, Decisions, LabelCounts, Labels
+from ..statistics.confusion import Confusion
 from .options import ClassificationTask, checked
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from ..formula import Formula, feeds
-from ..statistics import DecisionRows, LabelRows, WholeRows
+from ..statistics.whole_rows import DecisionRows, LabelRows, WholeRows
 from .options import ClassificationTask, checked
 from .stat_scores import rated
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..statistics import Counts
+from ..statistics.class_counts import Counts
 from .options import ClassificationTask, checked
 from .stat_scores import BinaryRate, MulticlassRate, MultilabelRate, RateMetric
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..statistics import ClassCounts, Counts, Decisions, LabelCounts, Labels
+from ..statistics.class_counts import ClassCounts, Counts, Decisions, LabelCounts, Labels
 from .options import ClassificationTask, checked
 from .stat_scores import RateMetric, rated
 

@@ -49,6 +49,12 @@ def _problem(option: str, x: Any, options: dict[str, Any]) -> str | None:
         return None if isinstance(x, int | float) and (x != x or 0 <= x <= 1) else "0, 1 or nan"
     if option == "normalize":
         return None if x in ("true", "pred", "all", "none", None) else "'true', 'pred', 'all', 'none' or None"
+    if option == "max_fpr":
+        return (
+            None if x is None or (isinstance(x, int | float) and not isinstance(x, bool) and 0 < x <= 1) else "None or a number in (0, 1]"
+        )
+    if option == "normalization":
+        return None if x in ("sigmoid", None) else "'sigmoid' or None"
     if option == "weights":
         return None if x in ("linear", "quadratic", "none", None) else "'linear', 'quadratic', 'none' or None"
     if option == "beta":

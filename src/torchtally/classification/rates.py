@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..statistics import Counts
+from ..statistics.class_counts import Counts
 from .options import ClassificationTask
 from .stat_scores import BinaryRate, MulticlassRate, MultilabelRate, RateMetric
 

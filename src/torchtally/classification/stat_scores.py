@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..formula import Formula, feeds
-from ..statistics import ClassCounts, Counts, Decisions, Hits, LabelCounts, Labels
+from ..statistics.class_counts import ClassCounts, Counts, Decisions, Hits, LabelCounts, Labels
 from .options import ClassificationTask, checked
 
 AVERAGES = ("micro", "macro", "weighted", "none", None)

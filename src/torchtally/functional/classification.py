@@ -31,7 +31,10 @@ def _fill(space: dict[str, Any]) -> list[str]:
         for task, cls in front.tasks.items():
             assert issubclass(cls, Formula)
             takes = cls.__init__.__code__.co_varnames
-            order = tuple(n for n in (*(("beta",) if "beta" in takes else ()), *_ORDERS[task]) if n in takes)
+            # Curves keep the order of the constructor.
+            order = (
+                () if "thresholds" in takes else tuple(n for n in (*(("beta",) if "beta" in takes else ()), *_ORDERS[task]) if n in takes)
+            )
             made[task] = space[f"{task}_{short}"] = one_shot(cls, f"{task}_{short}", order)
             names.append(f"{task}_{short}")
         space[short] = by_task(short, made, front.defaults)
@@ -40,3 +43,7 @@ def _fill(space: dict[str, Any]) -> list[str]:
 
 
 __all__ = _fill(globals())
+
+binary_roc = one_shot(classification.BinaryROC, "binary_roc")
+binary_precision_recall_curve = one_shot(classification.BinaryPrecisionRecallCurve, "binary_precision_recall_curve")
+__all__ += ["binary_precision_recall_curve", "binary_roc"]

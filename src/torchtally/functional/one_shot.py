@@ -46,6 +46,24 @@ def one_shot(cls: type[Formula], name: str, order: tuple[str, ...] = ()) -> Call
     return function
 
 
+def by_columns(cls: type[Formula], name: str) -> Callable[..., Any]:
+    """The function `name(preds, target, **options)` with as many outputs as `preds` has columns."""
+    inner = one_shot(cls, name)
+    parameters = [p for p in inspect.signature(inner).parameters.values() if p.name != "num_outputs"]
+    signature = inspect.Signature(parameters)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs).arguments
+        preds = bound["preds"]
+        return inner(**bound, num_outputs=max(1, preds.shape[1]) if getattr(preds, "ndim", 1) == 2 else 1)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = inner.__doc__
+    function.__signature__ = signature  # type: ignore[attr-defined]  # what help() and editors show
+    function.__module__ = __name__
+    return function
+
+
 def by_task(name: str, tasks: dict[str, Any], defaults: dict[str, Any]) -> Callable[..., Any]:
     """The function `name(preds, target, task=…, **options)` that calls the one of the task, with the options it takes."""
     known = {n for f in tasks.values() for n in inspect.signature(f).parameters}

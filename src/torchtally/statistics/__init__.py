@@ -1,26 +1,6 @@
-"""The things a metric can remember. Look here before writing a new one."""
+"""The things a metric can remember, one family a file. Look here before writing a new one.
 
-from .averages import Average, Weighed
-from .class_counts import ClassCounts, Counts, Decisions, Hits, LabelCounts, Labels
-from .confusion import Confusion
-from .extremes import Extremal, Extreme
-from .samples import NumberSamples
-from .whole_rows import DecisionRows, LabelRows, WholeRows
-
-__all__ = [
-    "Average",
-    "ClassCounts",
-    "Confusion",
-    "Counts",
-    "DecisionRows",
-    "Decisions",
-    "Extremal",
-    "Extreme",
-    "Hits",
-    "LabelCounts",
-    "LabelRows",
-    "Labels",
-    "NumberSamples",
-    "Weighed",
-    "WholeRows",
-]
+`averages` weighted sums · `extremes` the largest and smallest · `samples` all numbers · `class_counts` hits, predictions and targets per class or
+label · `confusion` the confusion matrix · `whole_rows` rows right as a whole · `curves` scores, sorted or in bins · `moments`, `errors`, `ranks` for
+regression. Nothing is imported here, so that a metric loads only what it remembers.
+"""

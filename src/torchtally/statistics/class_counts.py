@@ -22,6 +22,8 @@ SMALL_DEVICE = 4096
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
+_UNSIGNED = np.dtype(np.uint64)
+
 _ADVICE = "Pass ignore_index for a padding label, or check num_classes."
 
 
@@ -127,8 +129,8 @@ class Labels(Input):
             p, nan_row = row_argmax(preds) if len(y) else (np.empty(0, np.int64), None)
         else:
             p, nan_row = preds.numpy(), None
-            p = p.copy() if p.dtype == np.int64 else p.astype(np.int64)
-        y = y.copy() if y.dtype == np.int64 else y.astype(np.int64)
+            p = p.copy() if preds.dtype is torch.int64 else p.astype(np.int64)
+        y = y.copy() if target.dtype is torch.int64 else y.astype(np.int64)
         keep = None
         if self.ignore is not None:
             keep = y != self.ignore
@@ -136,7 +138,7 @@ class Labels(Input):
                 p, y = p[keep], y[keep]
                 if nan_row is not None:  # NaN scores of an ignored row are no fault
                     nan_row = row_argmax(preds[torch.from_numpy(keep)])[1] if len(y) else None
-        bound = self._bound(preds, scored)
+        bound = self.classes or self._bound(preds, scored)
         if len(y):
             if nan_row is not None or _out_of_range(y, bound) or (not scored and _out_of_range(p, bound)):
                 if strict:
@@ -214,7 +216,7 @@ class Labels(Input):
 
 
 def _out_of_range(labels: np.ndarray, bound: int) -> bool:
-    return bool(np.maximum.reduce(labels.view(np.uint64)) >= bound)  # a negative label is a huge unsigned one
+    return bool(np.maximum.reduce(labels.view(_UNSIGNED)) >= bound)  # a negative label is a huge unsigned one
 
 
 @dataclass(frozen=True)

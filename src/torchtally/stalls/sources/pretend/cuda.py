@@ -198,6 +198,7 @@ def patch_cuda(patches: Patches) -> None:
     patches.replace(torch._utils, "_get_device_index", _other_device_index)
     patches.replace(torch._utils, "_get_available_device_type", lambda own: lambda: "cuda")
     _patch_accelerator(patches)
+    _patch_device(patches)
 
 
 def _get_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
@@ -222,6 +223,27 @@ def _other_device_index(own: Any) -> Any:
 
 class device_index(device):
     """Stands for `torch.accelerator.device_index(index)`."""
+
+
+class _Devices(type):
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, _own_device)
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> torch.device:
+        if len(args) == 1 and isinstance(args[0], int) and not kwargs:
+            return _own_device("cuda", args[0])
+        return _own_device(*args, **kwargs)
+
+
+_own_device = torch.device
+
+
+def _patch_device(patches: Patches) -> None:
+    """`torch.device(0)` needs an accelerator in C++; there, a class stands before `torch.device` that knows better."""
+    try:
+        torch.device(0)
+    except RuntimeError:
+        patches.set(torch, "device", _Devices("device", (), {"__module__": "torch"}))
 
 
 def _patch_accelerator(patches: Patches) -> None:

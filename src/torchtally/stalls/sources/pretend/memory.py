@@ -91,9 +91,12 @@ def class_of(index: int) -> type[DeviceStorage]:
 def index_of(tensor: Tensor) -> int:
     """The index of the device a tensor lives on, `HOST` for none. For use where no torch function mode is on; else `where`."""
     try:
-        return INDEX.get(type(storage_of(tensor)), HOST)
+        index = INDEX.get(type(storage_of(tensor)), HOST)
     except (RuntimeError, NotImplementedError):
         return _index_without_storage(tensor)
+    if index == HOST and type(tensor) is not Tensor and hasattr(tensor, "__tensor_flatten__"):
+        return _index_without_storage(tensor)  # a wrapper, whose own storage is a dummy
+    return index
 
 
 def where(tensor: Any) -> int:

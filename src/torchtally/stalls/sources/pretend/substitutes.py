@@ -1,4 +1,4 @@
-"""Operators that run otherwise than asked, because a host is slow at them: half precision through float32, and noise where that is wanted."""
+"""Operators that run otherwise than asked: half precision through float32, as a host is slow at it; noise where that is wanted; what a host lacks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .cuda_only import KERNELS
 from .session import ON
 
 PRODUCTS = frozenset(
@@ -20,6 +21,9 @@ Run = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 def substitute(packet: str) -> Run | None:
     """How an operator is run instead of by itself; None for the many that need nothing."""
+    if packet in KERNELS:
+        kernel = KERNELS[packet]
+        return lambda function, args, kwargs: kernel(*args, **kwargs)
     return _product if packet in PRODUCTS else None
 
 

@@ -49,8 +49,9 @@ def patch_unseen(patches: Patches) -> None:
 
     patches.set(torch, "compile", compile)
     patches.set(torch.nn.Module, "compile", lambda self, *args, **kwargs: compile(self) and None)
-    if hasattr(torch.jit, "load"):
-        patches.replace(torch.ops, "load_library", _noted("torch.ops.load_library: operators of a library of one's own ran as they do on the CPU"))
+    patches.replace(torch.ops, "load_library", _noted("torch.ops.load_library: operators of a library of one's own ran as they do on the CPU"))
+    if "torch.export" in sys.modules:
+        patches.set(torch.export, "export", _no_export)
     extension = sys.modules.get("torch.utils.cpp_extension")
     for name in ("load", "load_inline"):
         if extension is not None:
@@ -59,10 +60,18 @@ def patch_unseen(patches: Patches) -> None:
     patches.put_first(sys.meta_path, watch)
 
 
+def _no_export(*args: Any, **kwargs: Any) -> Any:
+    raise RuntimeError(
+        "torch.export.export: expected a program on the CPU or a real device, but devices are pretended, and its tracer takes no pretend tensors; "
+        "export outside of pretend_cuda."
+    )
+
+
 def _noted(text: str) -> Callable[[Any], Any]:
     def make(own: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
-            note(text)
+            if not _asked_by_torch():
+                note(text)
             return own(*args, **kwargs)
 
         return call

@@ -1,0 +1,258 @@
+"""Moments of predictions and targets together: all that squared errors, explained variance and correlation need."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..statistic import Piece, Slot, Slots, Statistic, host_visible
+from .pairs import ONES, HostPairs, Pairs, check_pair
+
+ROWS = 9
+"""Of a table of moments: count; pivot of predictions and of targets; mean beyond the pivot of each; sum of squared deviations of each;
+sum of products of deviations; sum of squared errors. One column an output.
+
+A pivot is a value that occurred. What is far from zero is first taken relative to it, which costs no digits.
+"""
+
+
+class Moments:
+    """What formulas see: `(outputs,)` or, of one output, scalars."""
+
+    def __init__(self, table: Tensor) -> None:
+        self.table = table.squeeze(-1) if table.shape[-1] == 1 else table
+
+    count = cached_property(lambda self: self.table[0])
+    mean_target = cached_property(lambda self: self.table[2] + self.table[4])
+    gap = cached_property(lambda self: (self.table[1] - self.table[2]) + (self.table[3] - self.table[4]))  # of the means
+    preds = cached_property(lambda self: self.table[5])
+    target = cached_property(lambda self: self.table[6])
+    joint = cached_property(lambda self: self.table[7])
+    squared_error = cached_property(lambda self: self.table[8])
+
+
+def grown(a: Any, n: Any, p: Any, t: Any, pp: Any, tt: Any, pt: Any, ee: Any) -> list[Any]:
+    """A table with `n` more pairs, whose means beyond the same pivots are `p` and `t` (Chan, Golub, LeVeque 1983).
+
+    Works on rows that are Python numbers, arrays or tensors alike.
+    """
+    count = a[0] + n
+    share = n / count
+    by_p, by_t, weight = p - a[3], t - a[4], a[0] * share
+    return [
+        count,
+        a[1],
+        a[2],
+        a[3] + by_p * share,
+        a[4] + by_t * share,
+        a[5] + pp + by_p * by_p * weight,
+        a[6] + tt + by_t * by_t * weight,
+        a[7] + pt + by_p * by_t * weight,
+        a[8] + ee,
+    ]
+
+
+def merged(a: Tensor, b: Tensor) -> Tensor:
+    """Two tables as one; each may be empty, and their pivots may differ."""
+    none = a[0] == 0
+    a = torch.where(none, torch.stack([a[0], b[1], b[2], *a[3:]]), a)
+    count = torch.where(b[0] == 0, 1.0, b[0])
+    p, t = (b[1] - a[1]) + b[3], (b[2] - a[2]) + b[4]
+    return torch.where(b[0] == 0, a, torch.stack(grown(a, count, p, t, b[5], b[6], b[7], b[8])))
+
+
+def _table_on_host(table: np.ndarray, pairs: HostPairs) -> None:
+    one = table.shape[1] == 1
+    rows: Any = table[:, 0].tolist() if one else list(table)
+    for p, t, e in pairs.blocks():
+        n = len(p)
+        if one and p.ndim == 2:
+            p, t, e = p[:, 0], t[:, 0], e[:, 0]
+        if (rows[0] if one else rows[0][0]) == 0:
+            rows[1], rows[2] = (float(p[0]), float(t[0])) if one else (p[0].copy(), t[0].copy())
+        p, t = p - rows[1], t - rows[2]
+        if one:
+            ones = ONES[:n]
+            mean_p, mean_t = float(p.dot(ones)) / n, float(t.dot(ones)) / n
+            pp, tt, pt, ee = float(p.dot(p)), float(t.dot(t)), float(p.dot(t)), float(e.dot(e))
+            by_p, by_t = pp - n * mean_p * mean_p, tt - n * mean_t * mean_t
+            if by_p > 0.25 * pp and by_t > 0.25 * tt:  # the pivots are near the means: at most two bits are lost
+                rows = grown(rows, n, mean_p, mean_t, by_p, by_t, pt - n * mean_p * mean_t, ee)
+                continue
+            p -= mean_p
+            t -= mean_t
+            rows = grown(rows, n, mean_p, mean_t, float(np.dot(p, p)), float(np.dot(t, t)), float(np.dot(p, t)), ee)
+        else:
+            mean_p, mean_t = p.mean(0), t.mean(0)
+            p -= mean_p
+            t -= mean_t
+            products = [np.einsum("ij,ij->j", x, y) for x, y in ((p, p), (t, t), (p, t), (e, e))]
+            rows = grown(rows, n, mean_p, mean_t, *products)
+    table[:] = np.reshape(rows, table.shape)
+
+
+def _table_on_device(table: Tensor, preds: Tensor, target: Tensor) -> Tensor:
+    n, outputs = len(preds), table.shape[1]
+    preds, target = preds.reshape(n, outputs), target.reshape(n, outputs)
+    pivots = torch.where(table[0] == 0, torch.stack([preds[0], target[0]]).detach(), table[1:3])
+    p, t, error = preds - pivots[0], target - pivots[1], preds - target
+    mean_p, mean_t = p.mean(0), t.mean(0)
+    p, t = p - mean_p, t - mean_t
+    a = [table[0], pivots[0], pivots[1], *table[3:]]
+    return torch.stack(grown(a, n, mean_p, mean_t, (p * p).sum(0), (t * t).sum(0), (p * t).sum(0), (error * error).sum(0)))
+
+
+@dataclass(frozen=True)
+class PairMoments(Statistic):
+    """Count, means, squared deviations and their products of predictions and targets, and squared errors, per output."""
+
+    outputs: int = 1
+
+    @property
+    def input(self) -> Pairs:  # type: ignore[override]
+        return Pairs(self.outputs)
+
+    def slots(self) -> dict[str, Slot]:
+        return {"moments": Slot((ROWS, self.outputs), torch.float64)}
+
+    def update(self, slots: Slots, *normal: Any) -> None:
+        if len(normal) == 1:
+            if len(normal[0]):
+                with np.errstate(all="ignore"):
+                    _table_on_host(slots.moments.numpy(), normal[0])
+        elif len(normal[0]):
+            # On a copy, so that autograd may keep what it needs.
+            slots.moments.copy_(_table_on_device(slots.moments.clone(), *normal))
+
+    def merge(self, slots: Slots, other: Slots) -> None:
+        slots.moments.copy_(merged(slots.moments.clone(), other.moments))
+
+    def totals(self, slots: Slots) -> Moments:
+        return Moments(slots.moments)
+
+
+@dataclass(frozen=True)
+class Columns(Pairs):
+    """Pairs `(N,)`, or `(N, D)` with any number of outputs D. The normal form has two dimensions; of one output it is empty."""
+
+    def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
+        preds, target = batch
+        check_pair(preds, target)
+        if preds.ndim not in (1, 2):
+            raise ValueError(f"preds and target have shape {tuple(preds.shape)}; expected (N,) or (N, outputs). Flatten both.")
+        return None, (preds, target)
+
+    def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
+        ((preds, target),) = pieces
+        if preds.ndim == 1 or preds.shape[1] == 1:
+            return ()
+        if host_visible(preds, target):
+            return (HostPairs(preds, target),)
+        return preds.double(), target.double()
+
+
+@dataclass(frozen=True)
+class WideMoments(Statistic):
+    """Pair moments of several outputs, however many the first batch has; nothing of one output.
+
+    Kept as at most one row, since the number of outputs is not known when the ledger is laid out, or ever on a rank without data.
+    """
+
+    input = Columns()
+
+    def slots(self) -> dict[str, Slot]:
+        return {"rows": Slot(dtype=torch.float64, combine="cat")}
+
+    def update(self, slots: Slots, *normal: Any) -> None:
+        if not normal:
+            return
+        shape = normal[0].preds.shape if len(normal) == 1 else normal[0].shape
+        if not shape[0]:
+            return
+        rows, outputs = slots.rows, shape[1]
+        device = None if len(normal) == 1 else normal[0].device
+        table = torch.zeros(ROWS, outputs, dtype=torch.float64, device=device)
+        if rows and rows[-1].shape[1] == ROWS * outputs:
+            table = rows.pop().view(ROWS, outputs).clone()
+        if len(normal) == 1:
+            with np.errstate(all="ignore"):
+                _table_on_host(table.numpy(), normal[0])
+        else:
+            table = _table_on_device(table, *normal)
+        rows.append(table.view(1, -1))
+
+    def totals(self, slots: Slots) -> Moments | None:
+        rows = [x.view(ROWS, -1) for piece in slots.rows for x in piece]
+        if not rows:
+            return None
+        widths = sorted({x.shape[1] for x in rows})
+        if len(widths) > 1:
+            raise ValueError(f"batches had {widths} outputs; expected the same number in each. Reset the metric and use one for each.")
+        total = rows[0]
+        for row in rows[1:]:
+            total = merged(total, row)
+        return Moments(total)
+
+
+@dataclass(frozen=True)
+class OneColumn(Columns):
+    """Only a check: pairs `(N,)` or `(N, 1)`."""
+
+    def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
+        preds, target = batch
+        check_pair(preds, target)
+        if preds.ndim > 2 or (preds.ndim == 2 and preds.shape[1] != 1):
+            raise ValueError(
+                f"preds and target have shape {tuple(preds.shape)}; expected (N,). Pass num_outputs={preds.shape[-1]} for a value per column."
+            )
+        return None, ()
+
+    def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
+        return ()
+
+
+@dataclass(frozen=True)
+class Single(Statistic):
+    """Remembers nothing; refuses batches of several outputs, which would be flattened otherwise."""
+
+    input = OneColumn()
+
+    def slots(self) -> dict[str, Slot]:
+        return {}
+
+    def update(self, slots: Slots, *normal: Any) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class TargetRange(Statistic):
+    """The smallest and the largest target, per output."""
+
+    outputs: int = 1
+
+    @property
+    def input(self) -> Pairs:  # type: ignore[override]
+        return Pairs(self.outputs)
+
+    def slots(self) -> dict[str, Slot]:
+        shape = () if self.outputs == 1 else (self.outputs,)
+        return {"least": Slot(shape, torch.float64, "min"), "most": Slot(shape, torch.float64, "max")}
+
+    def update(self, slots: Slots, *normal: Any) -> None:
+        target = normal[0].target.double() if len(normal) == 1 and len(normal[0]) <= 8192 else None
+        if len(normal) == 1 and target is None:
+            for _, t, _ in normal[0].blocks():
+                self._extend(slots, torch.from_numpy(t))
+        else:
+            self._extend(slots, normal[1] if target is None else target)
+
+    def _extend(self, slots: Slots, target: Tensor) -> None:
+        if len(target):
+            slots.least.copy_(torch.minimum(slots.least.clone(), target.amin(0)))
+            slots.most.copy_(torch.maximum(slots.most.clone(), target.amax(0)))

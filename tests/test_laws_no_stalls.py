@@ -1,0 +1,53 @@
+"""Law 1: update, forward, reset and fetch of every metric never make the host wait for the device."""
+
+import pytest
+import torch
+from cases import CASES, batches
+from test_laws import as_numbers, assert_equal, fed, leaves
+
+from torchtally.stalls import pretend_cuda
+from torchtally.testing import assert_no_stalls
+
+
+@pytest.fixture(scope="module", autouse=True)
+def device():
+    with pretend_cuda():
+        yield
+
+
+def moved(batch):
+    return tuple(x.to("cuda") for x in batch)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_never_waits(case):
+    host = batches(case, (3, 3, 12))
+    data = [moved(b) for b in host]
+    metric = case.make().to("cuda")
+    assert metric.device == torch.device("cuda", 0)
+    with assert_no_stalls():
+        for batch in data:
+            metric.update(*batch)
+        if not case.sized_by_data:
+            metric.fetch(reset=True)
+            metric(*data[0])
+        metric.reset()
+        for batch in data:
+            metric.update(*batch)
+        pending = None if case.sized_by_data else metric.fetch()
+    pending = pending or metric.fetch()
+    want = fed(case, host).compute()
+    got = pending.result()
+    numbers = got if isinstance(want, tuple) else (got,)
+    assert_equal(as_numbers([torch.as_tensor(x) for x in numbers]), as_numbers(want), 1e-6)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_values_on_the_device_are_those_on_the_host(case):
+    host = batches(case, (3, 3, 12))
+    metric = case.make().to("cuda")
+    for batch in host:
+        metric.update(*moved(batch))
+    value = metric.compute()
+    assert all(x.is_cuda for x in leaves(value))
+    assert_equal([x.cpu() for x in leaves(value)], fed(case, host).compute(), case.tolerance)
