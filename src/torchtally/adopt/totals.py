@@ -15,6 +15,7 @@ from ..statistics.confusion import Confusion
 from ..statistics.extremes import Extreme
 from ..statistics.samples import NumberSamples
 from ..statistics.whole_rows import WholeRows
+from .pair_totals import PAIR_TRANSLATIONS
 
 States = dict[str, Any]
 Slots = dict[str, Any]
@@ -117,4 +118,5 @@ TRANSLATIONS: dict[type[Statistic], Callable[[Any, States], Slots]] = {
     LabelCounts: _label_counts,
     Confusion: _confusion,
     WholeRows: _whole_rows,
+    **PAIR_TRANSLATIONS,
 }
