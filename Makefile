@@ -26,7 +26,7 @@ demo: .venv/demo
 	$(BIN)/torchtally bench
 
 test: .venv/test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: .venv/test
 	$(BIN)/ruff check .

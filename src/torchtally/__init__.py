@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import aggregation
 from .aggregation import CatMetric, MaxMetric, MeanMetric, MinMetric, SumMetric
+from .checkpoint import load, save
 from .collection import MetricCollection
 from .composition import CompositionalMetric
 from .distributed import RankError, RankTimeout
@@ -118,7 +119,9 @@ __all__ = [
     "aggregation",
     "classification",
     "functional",
+    "load",
     "regression",
+    "save",
 ]
 
 _FAMILIES = ("classification", "regression")

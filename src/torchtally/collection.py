@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,12 +18,12 @@ from .apart import Call, Forwarded, mergeable, update_all
 from .faults import Fault
 from .formula import Formula, check_all, named, wants_grad
 from .ledger import Ledger, LooseLedger
-from .metric import Metric, _saving, parameters_of, required_of, saving_all
+from .metric import Metric, _opened, _saving, parameters_of, required_of, saving_all
 from .pending import Pending
 from .reduction import Totals
 from .statistic import host_visible, in_functorch, map_tensors, may_wait
 from .statistics.averages import Average, ScalarRows, add_scalars, read_scalars
-from .together import Read, Together
+from .together import Read, Together, copy_over_ranks
 
 
 class _Feed:
@@ -345,9 +346,7 @@ class MetricCollection(nn.Module):
 
     def compute(self) -> dict[str, Any]:
         """All values over everything seen since the last reset, by name."""
-        first, read = self._first_to_sync(), None
-        if first is not None:
-            read = self.together.read(self, partial(self.peers, first), first.process_group, first.timeout)
+        read = self._read_ranks()
         total = self._total(read)
         shared = self._values(total, self._unread(read)) if total is not None else {}
         values = {n: m._finish(shared[id(m)]) if id(m) in shared else m.compute() for n, m in self._modules.items()}
@@ -355,6 +354,10 @@ class MetricCollection(nn.Module):
         if shared and total is not None:
             check_all(self._faults(total), out)
         return out
+
+    def _read_ranks(self) -> Read | None:
+        first = self._first_to_sync()
+        return None if first is None else self.together.read(self, partial(self.peers, first), first.process_group, first.timeout)
 
     def _first_to_sync(self) -> Metric | None:
         """A member that is read over ranks by torch.distributed; the others like it are read with it."""
@@ -398,7 +401,7 @@ class MetricCollection(nn.Module):
         started = None if first is None else self.together.start(self.peers(first), first.process_group)
         read = started[1] if started else None
         if started is None and first is not None:  # nothing goes on in the background of a stand-in for many ranks
-            read = self.together.read(self, partial(self.peers, first), first.process_group, first.timeout)
+            read = self._read_ranks()
         names = list(self._modules)
         values, faults = self._values_now(read)
         later = [(n, m if isinstance(m, Formula) else m._stand_in(), m) for n, m in self._modules.items() if n not in values]
@@ -461,8 +464,12 @@ class MetricCollection(nn.Module):
         self.ledger.reset()
         self.together.forget()
 
-    def merge_state(self, other: MetricCollection) -> None:
-        """Add what another collection of the same metrics has seen."""
+    def merge_state(self, other: MetricCollection | Mapping[str, Any] | str | os.PathLike[str]) -> None:
+        """Add what another collection of the same metrics has seen: the collection, its `state_dict`, or a file of `torchtally.save`."""
+        other = _opened(other)
+        if isinstance(other, Mapping):
+            states, other = other, self.clone()
+            other.load_state_dict(states)
         if not isinstance(other, MetricCollection) or list(other._modules) != list(self._modules):
             raise ValueError(f"MetricCollection.merge_state: expected a collection of {list(self._modules)}, not {other!r}.")
         theirs = other.ledger
@@ -530,14 +537,30 @@ class MetricCollection(nn.Module):
             self.ledger.to(device)
         return super()._apply(fn, recurse)
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """All states, when called on the collection itself; what was made `persistent`, when called on a module that holds it."""
+    def state_dict(self, *args: Any, reduce: bool = False, **kwargs: Any) -> Any:
+        """All states, when called on the collection itself; what was made `persistent`, when called on a module that holds it.
+
+        They are of this rank and nothing is communicated. With `reduce=True`, which all ranks must call, they are of all of them.
+        """
+        if reduce:
+            return self.over_ranks().state_dict(*args, **kwargs)
         if args or kwargs.get("destination") is not None or getattr(_saving, "complete", False):
             return super().state_dict(*args, **kwargs)
         with saving_all():
             if kwargs.get("prefix") or any(m._modules or m._state_dict_hooks for m in self._modules.values()) or self._state_dict_hooks:
                 return super().state_dict(*args, **kwargs)
             return self._all_states()
+
+    def over_ranks(self) -> MetricCollection:
+        """A copy with the totals of all ranks, which must all call. It is local from then on."""
+        return copy_over_ranks(self, self._read_ranks())
+
+    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False, spread: bool = False) -> Any:
+        """Go on from saved states. `spread=True` is for the states of a whole job: the first rank takes them and the others start empty."""
+        found = super().load_state_dict(state_dict, strict, assign)
+        if spread and not distributed.is_first(next((m.process_group for _, m in self._leaves()), None)):
+            self.reset()
+        return found
 
     def _all_states(self) -> Any:
         """What `super().state_dict()` gives, in a tenth of the time: shared slots are copied once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -78,7 +79,7 @@ class CompositionalMetric(Metric):
         for leaf in self.leaves():
             leaf.persistent(mode)
 
-    def merge_state(self, other: Metric | dict[str, Any]) -> None:
+    def merge_state(self, other: Metric | dict[str, Any] | str | os.PathLike[str]) -> None:
         if not isinstance(other, CompositionalMetric) or len(other.leaves()) != len(self.leaves()):
             raise ValueError("CompositionalMetric.merge_state expects a composition of the same metrics.")
         for mine, theirs in zip(self.leaves(), other.leaves()):

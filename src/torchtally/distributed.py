@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -191,13 +191,10 @@ class _Thread:
 
 
 class Flight:
-    """A read under way. `steps(wire)` yields each collective to wait for and returns the result; `explain` completes what is raised.
+    """A read under way. `steps(wire)` yields each collective to wait for and returns the result; `explain` completes what is raised."""
 
-    On a device everything after the first collective is called takes place on `stream`, so that the caller's stream never waits.
-    """
-
-    def __init__(self, wire: Wire, steps: Callable[[Wire], Steps], explain: Callable[[str], str], stream: Any = None) -> None:
-        self.wire, self._steps, self._explain, self.stream = wire, steps, explain, stream
+    def __init__(self, wire: Wire, steps: Callable[[Wire], Steps], explain: Callable[[str], str]) -> None:
+        self.wire, self._steps, self._explain = wire, steps, explain
         self._left: Steps | None = None
         self._work: Any = None
         self._result: Any = None
@@ -215,8 +212,7 @@ class Flight:
     def _advance(self) -> None:
         assert self._left is not None
         try:
-            with on(self.stream):
-                self._work = next(self._left)
+            self._work = next(self._left)
         except StopIteration as stop:
             self._result, self.done, self._left, self._work = stop.value, True, None, None
         except RankError as error:
@@ -265,17 +261,11 @@ class Flight:
                 if (left := deadline - time.monotonic()) <= 0:
                     raise RankTimeout(self._explain(f"a rank did not come {self._limit()}; reading again goes on waiting for it"))
                 time.sleep(min(left, 0.0002))
-            with on(self.stream):
-                work.wait()
+            work.wait()
         except RankTimeout:
             raise
         except RuntimeError as error:
             self._lose(error)
-
-
-def on(stream: Any) -> Any:
-    """Within, device work goes to a stream (None: to the current one)."""
-    return nullcontext() if stream is None else torch.cuda.stream(stream)
 
 
 _channels: weakref.WeakKeyDictionary[Any, Channel] = weakref.WeakKeyDictionary()
@@ -303,6 +293,12 @@ def channel_of(process_group: Any) -> Channel | None:
             return None
         channel = _channels[group] = Channel(group)
     return channel if channel.world > 1 else None
+
+
+def is_first(process_group: Any) -> bool:
+    """Whether this rank is the first of a group, or alone."""
+    channel = channel_of(process_group)
+    return channel is None or channel.rank == 0
 
 
 def _backends(group: Any) -> dict[str, str]:

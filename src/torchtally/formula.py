@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor
 from . import distributed
 from .faults import Fault, report
 from .ledger import Clock, Key, Ledger, LooseLedger
-from .metric import Metric, _saving, _seen, parameters_of, required_of
+from .metric import Metric, _opened, _saving, _seen, parameters_of, required_of
 from .pending import Pending
 from .reduction import Totals
 from .statistic import Slots, Statistic, loose, map_tensors
@@ -258,7 +259,7 @@ class Formula(Metric):
     def _over_ranks(self, ledger: Ledger, group: Any) -> Ledger:
         """A ledger's totals over all ranks, not kept."""
         name = type(self).__name__
-        return part_of_all(ledger, name, described(self), group, self.timeout) or ledger
+        return part_of_all(ledger.settled(), name, described(self), group, self.timeout) or ledger
 
     def compute(self) -> Any:
         """The value over everything seen since the last reset, on all ranks."""
@@ -294,14 +295,15 @@ class Formula(Metric):
     def _evaluated(self, ledger: Ledger) -> tuple[Any, list[tuple[str, Fault]]]:
         return self._unfinished(self._value_in(ledger)), [(type(self).__name__, f) for f in self._faults(ledger)]
 
-    def merge_state(self, other: Metric | dict[str, Any]) -> None:
-        """Add what another metric of the same class and configuration (or its `metric_state`) has seen."""
+    def merge_state(self, other: Metric | dict[str, Any] | str | os.PathLike[str]) -> None:
+        """Add what another metric of the same class and configuration has seen: itself, its `metric_state` or `state_dict`, or a saved file."""
+        other = _opened(other)
         if self.ledger.shared:
             self._leave()
         if isinstance(other, dict):
             theirs = Ledger(self.needs(), self.ledger.device)
             self._fill(theirs, other, f"{type(self).__name__}.merge_state")
-            self.ledger.absorb(theirs, 1)
+            self.ledger.absorb(theirs, int(other.get("updates", 1)))
             return
         if not isinstance(other, Formula) or other.statistics != self.statistics:
             raise ValueError(

@@ -14,6 +14,7 @@ from torch import Tensor
 from .faults import Fault
 from .statistic import Input, Number, Piece, Slot, Slots, Statistic, loose
 from .statistics.averages import ScalarRows
+from .transfer import to_host
 
 Key = tuple[Statistic, tuple[str, ...]]
 """A statistic and the batch entries it is fed: equal keys share their totals."""
@@ -375,6 +376,18 @@ class Ledger:
         with torch.inference_mode(False), torch.no_grad():
             return self.twin({g: flat.clone() for g, flat in self.flats.items()}, {p: list(x) for p, x in self.samples.items()})
 
+    def on_host(self) -> tuple[Ledger, list[Any]]:
+        """A consistent cut on its way to the host, without waiting, and events that say when it is there."""
+        if self.on_cpu:
+            return self.frozen(), []
+        self.fold()
+        places = [(p, len(pieces)) for p, pieces in self.samples.items()]
+        with torch.inference_mode(False), torch.no_grad():
+            leaves, events = to_host([*self.flats.values(), *(x for pieces in self.samples.values() for x in pieces)])
+        found = iter(leaves)
+        flats = {g: next(found) for g in self.flats}
+        return self.twin(flats, {p: [next(found) for _ in range(n)] for p, n in places}, torch.device("cpu")), events
+
     def twin(self, flats: dict[Group, Tensor], samples: dict[tuple[int, str], list[Tensor]], device: torch.device | None = None) -> Ledger:
         """A ledger of the same layout with these totals, which lie on `device` (None: on ours)."""
         new = Ledger.__new__(Ledger)
@@ -386,7 +399,7 @@ class Ledger:
         with torch.inference_mode(False):
             new.clock = Clock(new.device)
             new.clock.count, new.clock.traced = self.clock.count, self.clock.traced
-            if self.clock.traced:
+            if self.clock.traced and new.device == self.device:  # elsewhere it would have to be waited for, and only updates want it
                 new.clock.ticks.copy_(self.clock.ticks)
         new._drop()
         return new

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from . import distributed
 from .pending import Pending
 from .statistic import map_tensors
-from .together import Read, Together
+from .together import Read, Together, copy_over_ranks
 
 Found = TypeVar("Found")
 Reduction = str | Callable[[Any], Any] | None
@@ -295,8 +296,9 @@ class Metric(nn.Module):
         finally:
             self.__dict__["sync_on_compute"] = sync
 
-    def merge_state(self, other: Metric | dict[str, Any]) -> None:
-        """Add what another metric of the same class (or its `metric_state`) has seen."""
+    def merge_state(self, other: Metric | dict[str, Any] | str | os.PathLike[str]) -> None:
+        """Add what another metric of the same class has seen: the metric, its `metric_state` or `state_dict`, or a file of `torchtally.save`."""
+        other = _opened(other)
         if isinstance(other, Metric):
             if type(other) is not type(self):
                 raise ValueError(f"{type(self).__name__} cannot take the state of {type(other).__name__}; merge metrics of one class.")
@@ -432,12 +434,28 @@ class Metric(nn.Module):
         for name in self._persistent:
             self._persistent[name] = mode
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """All states, when called on the metric itself; what was made `persistent`, when called on a module that holds it."""
+    def state_dict(self, *args: Any, reduce: bool = False, **kwargs: Any) -> Any:
+        """All states, when called on the metric itself; what was made `persistent`, when called on a module that holds it.
+
+        It is of this rank and nothing is communicated. With `reduce=True`, which all ranks must call, it is of all of them.
+        """
+        if reduce:
+            return self.over_ranks().state_dict(*args, **kwargs)
         if args or kwargs.get("destination") is not None or getattr(_saving, "complete", False):
             return super().state_dict(*args, **kwargs)
         with saving_all():
             return super().state_dict(*args, **kwargs)
+
+    def over_ranks(self) -> Any:
+        """A copy with the totals of all ranks, which must all call. It is local from then on."""
+        return copy_over_ranks(self, self._read_ranks(self.process_group) if self._to_sync() else None)
+
+    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False, spread: bool = False) -> Any:
+        """Go on from saved states. `spread=True` is for the states of a whole job: the first rank takes them and the others start empty."""
+        found = super().load_state_dict(state_dict, strict, assign)
+        if spread and not distributed.is_first(self.process_group):
+            self.reset()
+        return found
 
     def _saved(self) -> dict[str, Any]:
         """What to save, by name."""
@@ -529,6 +547,15 @@ class Metric(nn.Module):
 
     def __iter__(self) -> Iterator[Any]:
         raise TypeError(f"{type(self).__name__} cannot be iterated; call compute() and iterate its value.")
+
+
+def _opened(other: Any) -> Any:
+    """What a file holds, where a path is given."""
+    if not isinstance(other, str | os.PathLike):
+        return other
+    from .checkpoint import load
+
+    return load(other)
 
 
 def _seen(updates: int) -> str:

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from .distributed import Flight, on
+from .distributed import Flight
 from .faults import Fault, report
+from .transfer import to_host
 
 
 @dataclass
@@ -46,7 +47,7 @@ class Pending:
     def _prepare(self) -> None:
         self._flight: Flight | None = None
         self._evaluate: Any = None
-        self._event: Any = None
+        self._events: list[Any] = []
         self._result: Any = None
         self._done = False
         self._lock = threading.RLock()
@@ -57,9 +58,8 @@ class Pending:
         flight = self._flight
         if flight is not None:
             totals = flight.outcome(deadline)
-            with on(flight.stream), torch.no_grad():
-                values, faults = self._evaluate(totals)
-                self._begin(values, faults)
+            with torch.no_grad():
+                self._begin(*self._evaluate(totals))
             self._flight = self._evaluate = None
 
     def _begin(self, values: Any, faults: list[tuple[str, Fault]]) -> None:
@@ -68,13 +68,8 @@ class Pending:
         counts = [x for _, f in faults for x in (f.count, f.first)]
         self._on_host = {i: x.finish for i, x in enumerate(leaves) if isinstance(x, Unfinished)}
         leaves = [x.value if isinstance(x, Unfinished) else x for x in leaves]
-        self._leaves = _to_host([*leaves, *counts])
+        self._leaves, self._events = to_host([*leaves, *counts])
         self._cut = len(leaves)
-        devices = {x.device for x in [*leaves, *counts] if isinstance(x, Tensor) and x.is_cuda}
-        if devices:
-            self._event = [torch.cuda.Event() for _ in devices]
-            for event, device in zip(self._event, devices):
-                event.record(torch.cuda.current_stream(device))
 
     @property
     def ready(self) -> bool:
@@ -89,7 +84,7 @@ class Pending:
             if self._flight.failed is not None:
                 return True  # `result` says so
             self._arrive(None)
-        arrived = self._event is None or all(e.query() for e in self._event)
+        arrived = all(e.query() for e in self._events)
         if arrived and self._callbacks:
             self.result()
         return arrived
@@ -106,7 +101,7 @@ class Pending:
             host = [_plain(self._on_host[i](x) if i in self._on_host else x) for i, x in enumerate(self._leaves)]
             counts = [int(x) for x in host[self._cut :]]
             self._result = pytree.tree_unflatten(host[: self._cut], self._tree)
-            self._leaves, self._done, self._event = [], True, None
+            self._leaves, self._done, self._events = [], True, []
             callbacks, self._callbacks = self._callbacks, []
             self._counts = counts
             self._report()
@@ -124,13 +119,11 @@ class Pending:
             report(name, found, self._result)
 
     def _wait(self, deadline: float | None) -> None:
-        if self._event is None:
-            return
         if deadline is None:
-            for event in self._event:
+            for event in self._events:
                 event.synchronize()
             return
-        while not all(e.query() for e in self._event):
+        while not all(e.query() for e in self._events):
             if time.monotonic() > deadline:
                 raise TimeoutError("results did not arrive in time; the device is still at work. Ask again, or wait longer.")
             time.sleep(0.0005)
@@ -141,27 +134,9 @@ class Pending:
             callback(self._result)
         else:
             self._callbacks.append(callback)
-            if self._event is None and self._flight is None:
+            if not self._events and self._flight is None:
                 self.result()
         return self
-
-
-def _to_host(leaves: list[Any]) -> list[Any]:
-    """Start one copy per device and dtype to pinned memory; CPU tensors are cloned, so that nothing changes later."""
-    out = list(leaves)
-    packs: dict[tuple[torch.device, torch.dtype], list[int]] = {}
-    for i, x in enumerate(leaves):
-        if isinstance(x, Tensor):
-            if x.is_cpu:
-                out[i] = x.detach().clone()
-            else:
-                packs.setdefault((x.device, x.dtype), []).append(i)
-    for (_, dtype), places in packs.items():
-        flat = torch.cat([leaves[i].detach().reshape(-1) for i in places])
-        host = torch.empty(flat.shape, dtype=dtype, pin_memory=True).copy_(flat, non_blocking=True)
-        for i, part in zip(places, host.split([leaves[i].numel() for i in places])):
-            out[i] = part.view(leaves[i].shape)
-    return out
 
 
 def _plain(x: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -70,6 +71,7 @@ class Plan:
         place = FIXED
         self.sizes = place if self.payload and world <= TABLE else None
         place += world if self.sizes is not None else 0
+        self.updates, place = place, place + len(ledgers)
         # ---- what was kept out
         self.faults = [
             (k, j, *at) for k, ledger in enumerate(ledgers) for j in range(len(ledger.inputs)) if (at := _fault_places(ledger, j))
@@ -153,28 +155,24 @@ class Reduction:
         aside: bool = False,
     ) -> None:
         self.channel, self.plan, self.layout = channel, plan, layout
-        for ledger in ledgers:
-            ledger.fold()
-        self.ledgers = [ledger.frozen() for ledger in ledgers] if aside else list(ledgers)
+        self.events: list[Any] = []
+        if aside:
+            cuts = [ledger.on_host() for ledger in ledgers]
+            self.ledgers = [cut for cut, _ in cuts]
+            self.events = [event for _, events in cuts for event in events]
+        else:
+            for ledger in ledgers:
+                ledger.fold()
+            self.ledgers = list(ledgers)
         self.states, self.apart, self.aside = states, apart, aside
         device = ledgers[0].device if ledgers else torch.device("cpu")
         self.device = torch.device("cpu") if aside else channel.device_for(device)
-        self.stream = self._side_stream(device) if aside else None
-
-    def _side_stream(self, device: torch.device) -> Any:
-        """A stream that starts where the caller's is now, so that the caller's need not wait for other ranks."""
-        if device.type != "cuda":
-            return None
-        stream = torch.cuda.Stream(device)
-        stream.wait_stream(torch.cuda.current_stream(device))
-        for ledger in self.ledgers:
-            for x in [*ledger.flats.values(), *(x for pieces in ledger.samples.values() for x in pieces)]:
-                x.record_stream(stream)
-        return stream
 
     def steps(self, wire: Wire) -> Steps:
         """Collective after collective; each is yielded to be waited for."""
         plan, world = self.plan, self.channel.world
+        while not all(event.query() for event in self.events):  # in a thread of our own: the copies to the host are under way
+            time.sleep(0.0002)
         payload = self._payload() if plan.payload else None
         head = self._head(payload)
         # All that will be sent is taken now: the ledgers may go on before the last collective is called.
@@ -206,6 +204,10 @@ class Reduction:
         head = plan.template(self.layout, self.device)
         if plan.sizes is not None and payload is not None:
             head[plan.sizes + self.channel.rank].fill_(float(payload.numel()))
+        for k, ledger in enumerate(self.ledgers):
+            head[plan.updates + k].fill_(float(ledger.clock.count))
+            if ledger.clock.traced:
+                head[plan.updates + k].add_(ledger.clock.ticks.to(self.device))
         if plan.faults:
             self._put_faults(head[plan.table : plan.table + len(plan.faults) * (1 + plan.buckets)].view(len(plan.faults), -1))
         host = head.numpy() if type(head) is Tensor and head.is_cpu else None
@@ -248,13 +250,13 @@ class Reduction:
     def _payload(self) -> Tensor:
         """Samples and users' states as bytes: the length of a description, the description, and the samples' memory."""
         pieces: list[Tensor] = []
-        described = []
+        runs = []
         for ledger in self.ledgers:
             for place in ledger.sampled:
                 samples = [x.contiguous() for x in ledger.samples[place]]
-                described.append(_runs(samples))
+                runs.append(_runs(samples))
                 pieces += samples
-        description = pickle.dumps((described, self.states))
+        description = pickle.dumps((runs, self.states))
         lead = torch.frombuffer(bytearray(len(description).to_bytes(8, "little") + description), dtype=torch.uint8).to(self.device)
         return torch.cat([lead, *(_bytes(x.to(self.device)) for x in pieces)])
 
@@ -311,6 +313,8 @@ class Reduction:
                     pieces.append(found)
                     states.append(theirs)
         out = [self._ledger(k, flats[k], merged, pieces) for k in range(len(self.ledgers))]
+        for k, ledger in enumerate(out):
+            ledger.clock.load(int(known[plan.updates + k]))
         width = 1 + plan.buckets
         for n, (k, j, _, _) in enumerate(plan.faults):
             start = plan.table + n * width

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from .distributed import Channel, Flight, channel_of
 from .ledger import Ledger
 from .reduction import Layout, Plan, Reduction, Totals
-from .statistic import map_tensors
+from .transfer import to_host
 
 if TYPE_CHECKING:
     from .formula import Formula
@@ -143,14 +145,15 @@ class Together:
         shared = {id(m): ledgers.index(m.ledger) for _, m in formulas} | {id(m): k for k, m in enumerate(users)}
         gone = {id(m) for (_, m), empty in zip(formulas, emptied) if empty}
         read = Read(Totals([], [], False), shared, {id(m): k for k, (_, m) in enumerate(formulas)}, gone)
-        states = [map_tensors(m._snapshot(), _to_host) for m in users] if users else None
+        states, events = _states_of(users) if users else (None, [])
         reduction = Reduction(channel, plan, layout, ledgers, states, apart, aside=later)
+        reduction.events += events
         self._token = object()
         for ledger in ledgers:
             ledger.reduced = self._token
         for m in users:
             m.__dict__["_token"] = self._token
-        flight = Flight(channel.wire, reduction.steps, _Lost(layout, channel), reduction.stream)
+        flight = Flight(channel.wire, reduction.steps, _Lost(layout, channel))
         if later:
             channel.in_thread(flight)
         return flight, read
@@ -169,8 +172,11 @@ class _Lost:
         return f"{whole}, on rank {self.channel.rank} of {self.channel.world}: {what.rstrip('.')}. The totals of this rank are intact."
 
 
-def _to_host(x: Tensor) -> Tensor:
-    return x.detach().to("cpu", copy=True)
+def _states_of(users: list[Metric]) -> tuple[list[Any], list[Any]]:
+    """Users' states on their way to the host, and events that say when they are there."""
+    leaves, tree = pytree.tree_flatten([m._snapshot() for m in users])
+    leaves, events = to_host(leaves)
+    return pytree.tree_unflatten(leaves, tree), events
 
 
 def described(metric: Any) -> str:
@@ -199,6 +205,32 @@ def _plain(value: Any) -> str:
     return str(getattr(value, "__qualname__", type(value).__qualname__))
 
 
+def leaves_of(metrics: nn.Module) -> dict[str, Any]:
+    """The metrics inside that hold totals, by the name before their states."""
+    return {
+        n: m for n, m in metrics.named_modules() if (hasattr(m, "ledger") and hasattr(m, "statistics")) or getattr(m, "_defaults", None)
+    }
+
+
+def copy_over_ranks(metrics: Any, read: Read | None) -> Any:
+    """A copy of a metric or collection with what was read of all ranks."""
+    new = copy.deepcopy(metrics)
+    copies = leaves_of(new)
+    for name, mine in leaves_of(metrics).items():
+        its = copies[name]
+        its.sync_on_compute = False
+        if read is None or mine not in read:
+            continue
+        if hasattr(mine, "ledger"):
+            if its.ledger.shared:
+                its._leave()
+            total = read.ledger_of(mine)
+            its.__dict__["ledger"] = total.part(mine._mine(total))
+        else:
+            its.__dict__.update(mine._combined_over(read.states_of(mine)))
+    return new
+
+
 def part_of_all(ledger: Ledger, title: str, line: str, group: Any, timeout: float | None) -> Ledger | None:
     """A ledger's totals over all ranks, for one metric alone and not kept."""
     channel = channel_of(group)
@@ -206,7 +238,7 @@ def part_of_all(ledger: Ledger, title: str, line: str, group: Any, timeout: floa
         return None
     layout = Layout(title, [(title, line)], "alone")
     reduction = Reduction(channel, Plan([ledger], channel.world, False), layout, [ledger])
-    flight = Flight(channel.wire, reduction.steps, _Lost(layout, channel), reduction.stream)
+    flight = Flight(channel.wire, reduction.steps, _Lost(layout, channel))
     totals: Totals = channel.run(flight, timeout)
     return totals.ledgers[0]
 

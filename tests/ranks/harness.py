@@ -11,6 +11,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,20 @@ HANGS = "hangs"
 DIED = "died"
 
 
-def run_ranks(work: Callable[[int], Any], world: int = 2, limit: float = 20.0, backend: str = "gloo", seconds: float = 60.0) -> list[Any]:
-    """What `work(rank)` gives on each of `world` processes; `hangs` for a rank that has not come back after `limit` seconds."""
+def run_ranks(
+    work: Callable[[int], Any],
+    world: int = 2,
+    limit: float = 40.0,
+    backend: str | None = "gloo",
+    within: Callable[[], Any] = nullcontext,
+) -> list[Any]:
+    """What `work(rank)` gives on each of `world` processes; `hangs` for a rank that has not come back after `limit` seconds.
+
+    All of a rank's life is spent `within` a context, such as a pretend device.
+    """
     folder = tempfile.mkdtemp()
     meeting = Path(folder, "store")
-    children = [_start(work, rank, world, backend, meeting, seconds) for rank in range(world)]
+    children = [_start(work, rank, world, backend, meeting, within) for rank in range(world)]
     out, end = [], time.monotonic() + limit
     for _, pipe in children:
         out.append(_result(pipe, end))
@@ -55,7 +65,9 @@ def run_ranks(work: Callable[[int], Any], world: int = 2, limit: float = 20.0, b
     return out
 
 
-def _start(work: Callable[[int], Any], rank: int, world: int, backend: str, meeting: Path, seconds: float) -> tuple[int, int]:
+def _start(
+    work: Callable[[int], Any], rank: int, world: int, backend: str | None, meeting: Path, within: Callable[[], Any]
+) -> tuple[int, int]:
     read, write = os.pipe()
     pid = os.fork()
     if pid:
@@ -68,9 +80,10 @@ def _start(work: Callable[[int], Any], rank: int, world: int, backend: str, meet
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
         try:
-            timeout = datetime.timedelta(seconds=seconds)
-            dist.init_process_group(backend, init_method=f"file://{meeting}", rank=rank, world_size=world, timeout=timeout)
-            result = plain(work(rank))
+            timeout = datetime.timedelta(seconds=60)
+            with within():
+                dist.init_process_group(backend, init_method=f"file://{meeting}", rank=rank, world_size=world, timeout=timeout)
+                result = plain(work(rank))
         except BaseException as error:
             result = Raised(error)
         os.write(write, pickle.dumps(result))

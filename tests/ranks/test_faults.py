@@ -134,30 +134,6 @@ def test_a_rank_that_raises_before_it_reads_does_not_hang_the_others_forever():
     assert raised.kind == "KeyError"
 
 
-def test_ranks_may_hold_their_totals_on_different_devices():
-    """With one backend for all devices everything travels by the host."""
-    import torchtally.stalls as stalls
-
-    def work(rank):
-        def read():
-            device = "cuda" if rank else "cpu"
-            metrics = tt.MetricCollection({"accuracy": c.BinaryAccuracy(), "all": tt.CatMetric().bind(value="loss")}).to(device)
-            metrics.update(
-                preds=torch.ones(2, dtype=torch.long, device=device), target=torch.tensor([1, rank], device=device), loss=float(rank)
-            )
-            values = metrics.compute()
-            assert {x.device.type for x in values.values()} == {device}
-            return {n: x.cpu() for n, x in values.items()}, metrics.fetch().result()
-
-        if not rank:
-            return read()
-        with stalls.pretend_cuda():
-            return read()
-
-    for values, fetched in run_ranks(work):
-        assert values == fetched == {"accuracy": 0.75, "all": [0.0, 1.0]}
-
-
 def test_groups_are_let_go():
     def work(rank):
         import gc

@@ -622,8 +622,7 @@ def test_paths_and_code_with_odd_characters_survive_the_profiler(tmp_path):
     assert (site.file, site.line, site.code) == (str(folder / "odd.py"), 2, "return {'?': 'q/n', 1: x}")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["contextlib", "heapq", "textwrap", "dataclasses", "fractions"])
+@pytest.mark.parametrize("name", ["heapq", "textwrap", *(pytest.param(n, marks=pytest.mark.slow) for n in ("contextlib", "dataclasses", "fractions"))])
 def test_the_standard_library_passes_its_own_tests_while_probed(name):
     pytest.importorskip("test.support")
     module = importlib.import_module(name)

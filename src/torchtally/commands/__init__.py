@@ -17,6 +17,8 @@ COMMANDS: dict[str, str] = {
     "stalls": "Read profiler traces: which lines stalled the device, and what that cost.",
     "list": "List the metrics and what they are.",
     "diff": "Compare two reports: which stalls appeared, went or changed.",
+    "merge": "Add up the totals in several files, for an evaluation that was split over jobs.",
+    "show": "Show the metrics in a file of torchtally.save, and their values.",
 }
 """Subcommand → what it does; its file here has the same name. Files are imported only when their command is called or helped with."""
 
