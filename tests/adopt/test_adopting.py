@@ -36,7 +36,7 @@ def counts(name, cls):
     takes = inspect.signature(cls.__init__).parameters
     if not name.startswith(("Binary", "Multiclass", "Multilabel")) or not hasattr(ours, name):
         return False
-    return bool({"tp", "confmat"} & set(cls(**{k: v[0] for k, v in OPTIONS.items() if k in takes})._defaults))
+    return bool({"tp", "confmat", "correct"} & set(cls(**{k: v[0] for k, v in OPTIONS.items() if k in takes})._defaults))
 
 
 NAMES = [name for name, cls in inspect.getmembers(theirs, inspect.isclass) if counts(name, cls)]
