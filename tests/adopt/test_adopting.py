@@ -36,7 +36,8 @@ def counts(name, cls):
     takes = inspect.signature(cls.__init__).parameters
     if not name.startswith(("Binary", "Multiclass", "Multilabel")) or not hasattr(ours, name):
         return False
-    return bool({"tp", "confmat"} & set(cls(**{k: v[0] for k, v in OPTIONS.items() if k in takes})._defaults))
+    options = {k: v[-2] if k == "average" else v[0] for k, v in OPTIONS.items() if k in takes}  # curves have no average "micro"
+    return bool({"tp", "confmat", "correct"} & set(cls(**options)._defaults))
 
 
 NAMES = [name for name, cls in inspect.getmembers(theirs, inspect.isclass) if counts(name, cls)]

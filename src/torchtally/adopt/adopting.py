@@ -121,9 +121,7 @@ class _Walk:
             if type(metric).__name__ == "CompositionalMetric":
                 return self._composition(metric, name)
             new, states = self._single(metric)
-            if states:
-                new.load_state_dict(states, strict=False)
-            return new
+            return _loaded(new, states)
         except NoEquivalent as problem:
             self.left.append(Left(name, type(metric).__name__, str(problem)))
             return metric
@@ -158,9 +156,7 @@ class _Walk:
         if len(left) == len(members):
             raise NoEquivalent("none of its members has an equivalent")
         new = MetricCollection(members, prefix=collection.prefix, postfix=collection.postfix)
-        if loaded:
-            new.load_state_dict(loaded, strict=False)
-        return new
+        return _loaded(new, loaded)
 
     def _composition(self, metric: Any, name: str) -> Any:
         before = len(self.left)
@@ -201,3 +197,12 @@ def _settled(new: Any, old: Any) -> Any:
         new.persistent(True)
     new.train(old.training)
     return new.to(old.device)
+
+
+def _loaded(new: Any, states: dict[str, Any]) -> Any:
+    try:
+        if states:
+            new.load_state_dict(states, strict=False)
+    except RuntimeError as problem:
+        raise NoEquivalent(f"what it has seen does not fit ({problem}); adopt it before its first update or after reset()") from None
+    return new

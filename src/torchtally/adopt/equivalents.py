@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 from torch import Tensor
@@ -81,7 +83,7 @@ def arguments_for(metric: Any, ours: type) -> dict[str, Any]:
         value = _argument(metric, name)
         if value is not inspect.Parameter.empty:
             given[name] = value
-        elif parameter.default is inspect.Parameter.empty:
+        elif parameter.default is inspect.Parameter.empty or name in theirs:
             raise NoEquivalent(f"its argument {name} cannot be read from the object")
     for name, parameter in theirs.items():
         value = _argument(metric, name)
@@ -108,10 +110,17 @@ def _parameters(cls: type) -> dict[str, inspect.Parameter]:
     return found
 
 
+_DERIVED: dict[tuple[str, str], Callable[[Any], Any]] = {("KendallRankCorrCoef", "t_test"): lambda metric: metric.alternative is not None}
+"""Arguments that torchmetrics keeps no attribute of, from what it keeps."""
+
+
 def _argument(metric: Any, name: str) -> Any:
+    if (type(metric).__name__, name) in _DERIVED:
+        return _DERIVED[type(metric).__name__, name](metric)
     for attribute in (name, f"_{name}"):
         if attribute in vars(metric):
-            return vars(metric)[attribute]
+            value = vars(metric)[attribute]
+            return value.value if isinstance(value, Enum) else value
         for held in (metric._buffers, metric._modules):
             if held.get(attribute) is not None:
                 return held[attribute]
@@ -133,7 +142,7 @@ def states_for(metric: Any, new: Formula) -> dict[str, Any]:
     states = {name: getattr(metric, name) for name in metric._defaults}
     found: dict[str, Any] = {}
     for statistic in new.statistics:
-        prefix = f"{type(statistic).__name__}." if len(new.statistics) > 1 else ""
+        prefix = f"{statistic.label}." if len(new.statistics) > 1 else ""
         try:
             found |= {prefix + name: value for name, value in slots_of(statistic, states).items()}
         except Untranslatable as problem:

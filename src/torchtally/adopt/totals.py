@@ -14,6 +14,8 @@ from ..statistics.class_counts import ClassCounts, Hits, LabelCounts
 from ..statistics.confusion import Confusion
 from ..statistics.extremes import Extreme
 from ..statistics.samples import NumberSamples
+from ..statistics.whole_rows import WholeRows
+from .pair_totals import PAIR_TRANSLATIONS
 
 States = dict[str, Any]
 Slots = dict[str, Any]
@@ -26,9 +28,12 @@ class Untranslatable(Exception):
 def slots_of(statistic: Statistic, states: States) -> Slots:
     """The totals of a statistic, by slot, from a metric's states by name."""
     translate = TRANSLATIONS.get(type(statistic))
-    if translate is None:
-        raise Untranslatable("what it has seen cannot be taken over; adopt it before its first update or after reset()")
-    return translate(statistic, states)
+    try:
+        if translate is not None:
+            return translate(statistic, states)
+    except KeyError:  # its class keeps something else than is known of that statistic
+        pass
+    raise Untranslatable("what it has seen cannot be taken over; adopt it before its first update or after reset()")
 
 
 def _joined(state: Any) -> Tensor:
@@ -61,6 +66,8 @@ def _positives(states: States, samplewise: bool) -> tuple[Tensor, Tensor, Tensor
 
 
 def _hits(statistic: Any, states: States) -> Slots:
+    if "confmat" in states:
+        return {"hit": states["confmat"].long().trace(), "seen": states["confmat"].long().sum()}
     tp, _, _, fn = _positives(states, statistic.input.per_sample)
     if statistic.input.per_sample:  # (N,), or (N, C) where torchmetrics keeps classes apart
         rows = torch.stack([tp, tp + fn], 1)
@@ -69,7 +76,11 @@ def _hits(statistic: Any, states: States) -> Slots:
 
 
 def _class_counts(statistic: Any, states: States) -> Slots:
-    tp, fp, _, fn = _positives(states, statistic.input.per_sample)
+    if "confmat" in states:
+        matrix = states["confmat"].long()
+        tp, fp, fn = matrix.diagonal(), matrix.sum(0) - matrix.diagonal(), matrix.sum(1) - matrix.diagonal()
+    else:
+        tp, fp, _, fn = _positives(states, statistic.input.per_sample)
     if statistic.input.per_sample:
         return {"rows": [torch.stack([tp, tp + fp, tp + fn], 1)]}
     spare = tp.new_zeros(3, 2)
@@ -91,6 +102,13 @@ def _confusion(statistic: Any, states: States) -> Slots:
     return {"matrix": torch.nn.functional.pad(states["confmat"].long(), (0, 2, 0, 2))}
 
 
+def _whole_rows(statistic: Any, states: States) -> Slots:
+    if not statistic.listed:
+        return {"hit": states["correct"].long().sum(), "seen": states["total"].long().sum()}
+    hit = _joined(states["correct"]).long()
+    return {"rows": [torch.stack([hit, states["total"].long().expand_as(hit)], 1)]}
+
+
 TRANSLATIONS: dict[type[Statistic], Callable[[Any, States], Slots]] = {
     Average: _average,
     Extreme: _extreme,
@@ -99,4 +117,6 @@ TRANSLATIONS: dict[type[Statistic], Callable[[Any, States], Slots]] = {
     ClassCounts: _class_counts,
     LabelCounts: _label_counts,
     Confusion: _confusion,
+    WholeRows: _whole_rows,
+    **PAIR_TRANSLATIONS,
 }

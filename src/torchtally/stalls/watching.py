@@ -28,6 +28,39 @@ class EnoughSteps(SystemExit):
         super().__init__(0)
 
 
+_watching: list[StepWatch] = []  # several may be entered at once, and be left in any order
+_lock = threading.Lock()
+_fetch: Any = None  # the loaders' own `__next__`, while any watch is entered
+
+
+def _watch_loaders(watch: StepWatch) -> None:
+    global _fetch
+    with _lock:
+        if not _watching:
+            _fetch = _BaseDataLoaderIter.__next__
+            _BaseDataLoaderIter.__next__ = _fetch_watched  # type: ignore[assignment, method-assign]  # undone by `_leave_loaders`
+        _watching.append(watch)
+
+
+def _leave_loaders(watch: StepWatch) -> None:
+    with _lock:
+        _watching.remove(watch)
+        if not _watching:
+            _BaseDataLoaderIter.__next__ = _fetch  # type: ignore[method-assign]
+
+
+def _fetch_watched(iterator: Any) -> Any:
+    watches, fetch = list(_watching), _fetch
+    for watch in watches:
+        watch._fetching(iterator)
+    try:
+        return fetch(iterator)
+    except StopIteration:
+        for watch in watches:
+            watch._exhausted(iterator)
+        raise
+
+
 class StepWatch:
     """While entered, writes into `log` what optimisers, loaders and loops do.
 
@@ -58,19 +91,8 @@ class StepWatch:
             register_optimizer_step_pre_hook(self._before_optimising).remove,
             register_optimizer_step_post_hook(self._optimised).remove,
         ]
-        original = _BaseDataLoaderIter.__next__
-        watch = self
-
-        def __next__(iterator: Any) -> Any:
-            watch._fetching(iterator)
-            try:
-                return original(iterator)
-            except StopIteration:
-                watch._exhausted(iterator)
-                raise
-
-        _BaseDataLoaderIter.__next__ = __next__  # type: ignore[assignment, method-assign]  # undone on leaving
-        self._undo.append(lambda: setattr(_BaseDataLoaderIter, "__next__", original))
+        _watch_loaders(self)
+        self._undo.append(lambda: _leave_loaders(self))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
