@@ -1,6 +1,6 @@
 """The few hot primitives. Each has a device form (static shapes, no host read) and a CPU form (NumPy on the same memory).
 
-A CPU form takes and returns NumPy arrays, a device form tensors; `tests/test_kernels.py` holds them equal.
+A CPU form takes and returns NumPy arrays, a device form tensors; `tests/test_kernel_forms.py` holds them equal.
 """
 
 from __future__ import annotations
