@@ -49,7 +49,9 @@ class MeanMetric(BaseAggregator):
         super().__init__(Average(nan_strategy_of(nan_strategy, type(self).__name__)), nan_strategy, **kwargs)
 
     @feeds
-    def update(self, value: Value, weight: Value | None = None) -> None:
+    def update(self, value: Value, weight: Value | None = None, *, valid: Any = None) -> None:
+        if valid is not None:
+            return self._update_valid(valid, (value, 1.0 if weight is None else weight))
         ledger = self.ledger
         if ledger.shared:
             ledger = self._leave()
@@ -88,8 +90,8 @@ class SumMetric(BaseAggregator):
         super().__init__(Average(nan_strategy_of(nan_strategy, type(self).__name__)), nan_strategy, **kwargs)
 
     @feeds
-    def update(self, value: Value) -> None:
-        self._add(value)
+    def update(self, value: Value, *, valid: Any = None) -> None:
+        self._add(value, valid=valid)
 
     def value(self, totals: Any) -> Tensor:
         return totals.total.clone()
@@ -114,8 +116,8 @@ class MaxMetric(BaseAggregator):
         super().__init__(Extreme(True, nan_strategy_of(nan_strategy, type(self).__name__)), nan_strategy, **kwargs)
 
     @feeds
-    def update(self, value: Value) -> None:
-        self._add(value)
+    def update(self, value: Value, *, valid: Any = None) -> None:
+        self._add(value, valid=valid)
 
     def value(self, totals: Any) -> Tensor:
         return totals.best.clone()
@@ -140,8 +142,8 @@ class MinMetric(BaseAggregator):
         super().__init__(Extreme(False, nan_strategy_of(nan_strategy, type(self).__name__)), nan_strategy, **kwargs)
 
     @feeds
-    def update(self, value: Value) -> None:
-        self._add(value)
+    def update(self, value: Value, *, valid: Any = None) -> None:
+        self._add(value, valid=valid)
 
     def value(self, totals: Any) -> Tensor:
         return totals.best.clone()
@@ -165,8 +167,8 @@ class CatMetric(BaseAggregator):
         super().__init__(NumberSamples(nan_strategy_of(nan_strategy, type(self).__name__)), nan_strategy, **kwargs)
 
     @feeds
-    def update(self, value: Value) -> None:
-        self._add(value)
+    def update(self, value: Value, *, valid: Any = None) -> None:
+        self._add(value, valid=valid)
 
     def value(self, pieces: list[Tensor]) -> Tensor:
         if not pieces:

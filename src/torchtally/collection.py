@@ -18,12 +18,13 @@ from .apart import Call, Forwarded, mergeable, update_all
 from .faults import Fault
 from .formula import Formula, check_all, named, wants_grad
 from .ledger import Ledger, LooseLedger
-from .metric import Metric, _opened, _saving, parameters_of, required_of, saving_all
+from .metric import Metric, _opened, _saving, _valid_part, parameters_of, required_of, saving_all
 from .pending import Pending
 from .reduction import Totals
 from .statistic import host_visible, in_functorch, map_tensors, may_wait
 from .statistics.averages import Average, ScalarRows, add_scalars, read_scalars
 from .together import Read, Together, copy_over_ranks
+from .valid import rows_of
 
 
 class _Feed:
@@ -296,13 +297,46 @@ class MetricCollection(nn.Module):
 
     # ---- the contract
     def update(self, *args: Any, **kwargs: Any) -> None:
-        """Add a batch to every metric. What is refused raises before anything is written."""
+        """Add a batch to every metric. What is refused raises before anything is written.
+
+        `valid` says how many rows of the batch count, or which (a boolean mask); the rest is padding.
+        """
+        if "valid" in kwargs and not self._takes_valid():
+            return self._update_valid(kwargs.pop("valid"), args, kwargs)
         if self.ledger.left or self.ledger.emptied:
             self._regroup()
         self._feed(self.ledger, args, kwargs, update_all)
 
+    def _takes_valid(self) -> bool:
+        """Whether a member's own update has an entry of that name."""
+        return any("valid" in (m._entries.get(p, p) for p in parameters_of(type(m))) for m in self._modules.values())
+
+    def _update_valid(self, valid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        values = [*args, *kwargs.values()]
+        found = rows_of(valid, values, "MetricCollection")
+        if isinstance(found, list):
+            self.update(*found[: len(args)], **dict(zip(kwargs, found[len(args) :])))
+            return
+        # Only a device knows the mask: members that feed the ledger wait for it in the background, the others here.
+        plan = self._plans.get((len(args), *kwargs)) or self._plan(len(args), tuple(kwargs))
+        takes = [(j, places) for j, places, _ in plan.inputs]
+        takes += [(self.ledger.input_of(i), (p,)) for _, indices, places, _ in plan.scalars for i, p in zip(indices, places)]
+        empty = [x[:0] if isinstance(x, Tensor) and x.ndim else x for x in values]
+        for j, places in takes:  # refuses what can be refused now
+            self.ledger.accept(j, [values[p] for p in places], "the collection")
+            self.ledger.inputs[j][0].take(False, *(empty[p] for p in places))
+        later = [call for call in plan.apart if isinstance(call[0], Formula) and call[0].only_feeds]
+        others = [call for call in plan.apart if call not in later]
+        rows = rows_of(found.cpu(), values, "MetricCollection") if others else []
+        update_all([(m, [rows[p] for p in places], {n: rows[p] for n, p in given.items()}) for m, places, given in others])
+        for m, places, given in later:
+            m.update(*(values[p] for p in places), **{n: values[p] for n, p in given.items()}, valid=found)
+        self.ledger.wait_for(found, values, takes)
+
     def forward(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """The values on this batch, which is also accumulated, in one pass."""
+        """The values on this batch, which is also accumulated, in one pass. A mask of valid rows on a device is waited for."""
+        if "valid" in kwargs and not self._takes_valid():
+            args, kwargs = _valid_part("MetricCollection", kwargs.pop("valid"), args, kwargs)
         if self.ledger.left or self.ledger.emptied:
             self._regroup()
         followed = self._followed() if wants_grad(args, kwargs) else ()

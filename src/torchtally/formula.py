@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,12 +19,25 @@ from .pending import Pending
 from .reduction import Totals
 from .statistic import Slots, Statistic, loose, map_tensors
 from .together import Together, described, gathered_by, part_of_all
+from .valid import rows_of
 
 
 def feeds(update: Callable[..., None]) -> Callable[..., None]:
-    """Marks an `update` that only feeds its arguments to the statistics, so that a collection may do that in its place."""
-    update.feeds = True  # type: ignore[attr-defined]
-    return update
+    """Marks an `update` that only feeds its arguments to the statistics, so that a collection may do that in its place.
+
+    It takes `valid=`, too: how many rows of the batch count, or a mask of them; the rest is padding.
+    """
+    feeding: Any = update
+    if "valid" not in inspect.signature(update).parameters:
+
+        @functools.wraps(update)
+        def feeding(self: Formula, *args: Any, valid: Any = None, **kwargs: Any) -> None:
+            if valid is None:
+                return update(self, *args, **kwargs)
+            return self._update_valid(valid, self._batch_of(args, kwargs))
+
+    feeding.feeds = True
+    return feeding  # type: ignore[no-any-return]
 
 
 class Formula(Metric):
@@ -59,8 +74,10 @@ class Formula(Metric):
         raise NotImplementedError
 
     # ---- adding
-    def _add(self, *batch: Any) -> None:
+    def _add(self, *batch: Any, valid: Any = None) -> None:
         """Feed a batch to the statistics: everything is checked before anything is written."""
+        if valid is not None:
+            return self._update_valid(valid, batch)
         if self.ledger.shared:
             self._leave()
         self._write(self._taken(batch))
@@ -84,6 +101,17 @@ class Formula(Metric):
         for j, (key, piece) in enumerate(taken):
             ledger.add(j, key, piece)
         ledger.tick(torch.compiler.is_compiling())
+
+    def _update_valid(self, valid: Any, batch: tuple[Any, ...]) -> None:
+        """Add the rows of a batch that count."""
+        if self.ledger.shared:
+            self._leave()
+        found, ledger = rows_of(valid, batch, type(self).__name__), self.ledger
+        if isinstance(found, list):
+            self._write(self._taken(tuple(found)))
+            return
+        self._taken(tuple(x[:0] if isinstance(x, Tensor) and x.ndim else x for x in batch))  # refuses what can be refused now
+        ledger.wait_for(found, batch, [(j, tuple(range(len(batch)))) for j in range(len(ledger.inputs))])
 
     def _batch_of(self, positional: Sequence[Any], given: dict[str, Any]) -> tuple[Any, ...]:
         """The arguments of an `update` that only feeds, in the order of `entries`."""
@@ -463,8 +491,6 @@ class Formula(Metric):
 
     def _options(self) -> list[tuple[str, Any]]:
         """Constructor arguments worth showing: those that differ from their defaults."""
-        import inspect
-
         shown = []
         for name, p in inspect.signature(type(self).__init__).parameters.items():
             if name in self.__dict__ and p.kind is not p.VAR_KEYWORD:

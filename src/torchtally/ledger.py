@@ -15,6 +15,7 @@ from .faults import Fault
 from .statistic import Input, Number, Piece, Slot, Slots, Statistic, loose
 from .statistics.averages import ScalarRows
 from .transfer import to_host
+from .valid import Unseen
 
 Key = tuple[Statistic, tuple[str, ...]]
 """A statistic and the batch entries it is fed: equal keys share their totals."""
@@ -116,6 +117,7 @@ class Ledger:
         self.lanes = [s.lane() for s, _ in self.keys]
         self.lines = [Line() for _ in self.inputs]
         self.rows: dict[ScalarRows, Line] = {}
+        self.unseen: list[tuple[Unseen, list[tuple[int, tuple[int, ...]]]]] = []
         self.known: dict[int, tuple[int, int]] = {}  # of totals over all ranks: counts and first updates of faults, by input
         self._drop()
 
@@ -239,6 +241,25 @@ class Ledger:
         for i in self.feeds[j]:
             self.keys[i][0].update(views[i], *normal)
 
+    def wait_for(self, mask: Tensor, values: Sequence[Any], takes: list[tuple[int, tuple[int, ...]]]) -> None:
+        """Add a batch, given to inputs `takes`, when the mask of its rows has come to the host."""
+        self.unseen.append((Unseen(mask, values, self.clock.count + 1), takes))
+        self.tick(False)
+        while self.unseen and (self.unseen[0][0].here or len(self.unseen) > ROOM):
+            self._see()
+
+    def _see(self) -> None:
+        """Add the oldest batch whose mask was on its way."""
+        unseen, takes = self.unseen.pop(0)
+        values, now = unseen.rows(), self.clock.count
+        self.clock.count = unseen.update - 1
+        try:
+            for j, places in takes:
+                self.add(j, *self.inputs[j][0].take(False, *(values[p] for p in places)))
+                self._settle_line(j)
+        finally:
+            self.clock.count = now
+
     def tick(self, compiling: bool) -> None:
         """One more update."""
         self.clock.tick(compiling)
@@ -251,6 +272,8 @@ class Ledger:
     def fold(self) -> None:
         """Let everything that waits join the buffers, so that they hold the totals."""
         with torch.no_grad():
+            while self.unseen:
+                self._see()
             for j in range(len(self.lines)):
                 self._settle_line(j)
             for rows in self.rows:
@@ -290,6 +313,7 @@ class Ledger:
             pieces.clear()
         for line in [*self.lines, *self.rows.values()]:
             line.pieces = []
+        self.unseen.clear()
         for (s, _), lane in zip(self.keys, self.lanes):
             if lane is not None:
                 s.drain(lane)
@@ -394,7 +418,7 @@ class Ledger:
         new.__dict__.update(self.__dict__)
         if device is not None:
             new.device, new.on_cpu = device, device.type == "cpu"
-        new.flats, new.samples, new.known = flats, samples, {}
+        new.flats, new.samples, new.known, new.unseen = flats, samples, {}, []
         new.lanes, new.lines, new.rows = [s.lane() for s, _ in self.keys], [Line() for _ in self.inputs], {}
         with torch.inference_mode(False):
             new.clock = Clock(new.device)

@@ -18,6 +18,7 @@ from . import distributed
 from .pending import Pending
 from .statistic import map_tensors
 from .together import Read, Together, copy_over_ranks
+from .valid import rows_of
 
 Found = TypeVar("Found")
 Reduction = str | Callable[[Any], Any] | None
@@ -56,7 +57,8 @@ def parameters_of(cls: Any) -> tuple[str, ...]:
     parameters = list(inspect.signature(cls.update).parameters.values())[1:]
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return ("*",)
-    return tuple(p.name for p in parameters if p.kind is not p.VAR_POSITIONAL)
+    ours = ("valid",) if getattr(cls.update, "feeds", False) else ()
+    return tuple(p.name for p in parameters if p.kind is not p.VAR_POSITIONAL and p.name not in ours)
 
 
 @_cached_by_class
@@ -580,6 +582,8 @@ def _counted(update: Callable[..., None]) -> Callable[..., None]:
     def wrapper(self: Metric, *args: Any, **kwargs: Any) -> None:
         if self._depth:  # called by the update of a subclass
             return update(self, *args, **kwargs)
+        if "valid" in kwargs and "valid" not in parameters_of(type(self)) and parameters_of(type(self)) != ("*",):
+            args, kwargs = _valid_part(type(self).__name__, kwargs.pop("valid"), args, kwargs)
         if self._is_synced:
             raise RuntimeError(f"{type(self).__name__} is synced; call unsync before update.")
         if not torch.compiler.is_compiling():
@@ -599,6 +603,14 @@ def _counted(update: Callable[..., None]) -> Callable[..., None]:
         return None
 
     return wrapper
+
+
+def _valid_part(name: str, valid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of an update with the rows that count. A mask on a device is waited for: only built-in metrics can add a batch later."""
+    if isinstance(valid, Tensor):
+        valid = valid.cpu()
+    found = rows_of(valid, [*args, *kwargs.values()], name)
+    return tuple(found[: len(args)]), dict(zip(kwargs, found[len(args) :]))
 
 
 def _cached(compute: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,0 +1,96 @@
+"""Rows of a batch that count, where the rest is padding: `update(..., valid=mask or count)`.
+
+What the host knows, a number or a mask in its memory, becomes a slice or an index of the batch. A mask that only a device knows is copied to the
+host in the background, and the batch, copied too, is added when the mask has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .transfer import to_host
+
+
+class Unseen:
+    """A batch whose mask is on its way to the host."""
+
+    def __init__(self, mask: Tensor, values: Sequence[Any], update: int) -> None:
+        (self.mask,), self.events = to_host([mask])
+        self.values = [x.detach().clone() if isinstance(x, Tensor) else x for x in values]
+        self.update = update  # the number of the update that brought it
+
+    @property
+    def here(self) -> bool:
+        return all(event.query() for event in self.events)
+
+    def rows(self) -> list[Any]:
+        """What counts of the batch; waits for the mask."""
+        for event in self.events:
+            if not event.query():
+                event.synchronize()
+        return _chosen(self.mask, self.values)
+
+
+def rows_of(valid: Any, values: Sequence[Any], name: str) -> list[Any] | Tensor:
+    """What counts of a batch, or the mask of its rows where only a device knows it."""
+    rows = _rows(values)
+    if rows is None:
+        raise ValueError(f"{name}: valid is given, but no entry has rows; expected a tensor or list with one row a sample.")
+    if isinstance(valid, Tensor) and valid.ndim == 0 and valid.dtype != torch.bool:
+        valid = int(valid) if valid.is_cpu and not torch.compiler.is_compiling() else torch.arange(rows, device=valid.device) < valid
+    if isinstance(valid, int) and not isinstance(valid, bool):
+        if not 0 <= valid <= rows:
+            raise ValueError(f"{name}: valid is {valid}; expected a number of rows, 0 to {rows}.")
+        return [_sliced(x, rows, slice(valid)) for x in values]
+    if not isinstance(valid, Tensor):
+        try:
+            valid = torch.as_tensor(valid)
+        except (TypeError, ValueError, RuntimeError):
+            raise ValueError(f"{name}: valid is a {type(valid).__name__}; expected a number of rows or a mask of {rows} rows.") from None
+    if valid.dtype != torch.bool or tuple(valid.shape) != (rows,):
+        raise ValueError(
+            f"{name}: valid has dtype {valid.dtype} and shape {tuple(valid.shape)}; expected a number of rows or a boolean mask of shape ({rows},)."
+        )
+    if torch.compiler.is_compiling():
+        raise ValueError(f"{name}: valid is a mask, whose number of rows a compiled update cannot know; pass the number of rows.")
+    return _chosen(valid, values) if valid.is_cpu else valid
+
+
+def _rows(values: Sequence[Any]) -> int | None:
+    for x in values:
+        if isinstance(x, Tensor) and x.ndim:
+            return x.shape[0]
+        if isinstance(x, list | tuple):
+            return len(x)
+    return None
+
+
+def _chosen(mask: Tensor, values: Sequence[Any]) -> list[Any]:
+    """The rows of a mask in the host's memory."""
+    rows, count = len(mask), int(mask.sum())
+    if bool(mask[:count].all()):
+        return [_sliced(x, rows, slice(count)) for x in values]
+    places = mask.nonzero().flatten()
+    return [_indexed(x, rows, places) for x in values]
+
+
+def _sliced(x: Any, rows: int, part: slice) -> Any:
+    return x[part] if _has_rows(x, rows) else x
+
+
+def _indexed(x: Any, rows: int, places: Tensor) -> Any:
+    if not _has_rows(x, rows):
+        return x
+    if not isinstance(x, Tensor):
+        return type(x)(x[i] for i in places.tolist())
+    if x.is_cuda:  # from pinned memory, so that nobody waits
+        places = places.pin_memory().to(x.device, non_blocking=True)
+    return x.index_select(0, places.to(x.device))
+
+
+def _has_rows(x: Any, rows: int) -> bool:
+    return bool(x.ndim and x.shape[0] == rows) if isinstance(x, Tensor) else isinstance(x, list | tuple) and len(x) == rows
