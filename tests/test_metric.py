@@ -556,8 +556,10 @@ def env():
 
 @pytest.mark.parametrize(
     "order",
-    ["import torchtally as tt; import torchmetrics as tm", "import torchmetrics as tm; import torchtally as tt"],
-    ids=["torchtally first", "torchmetrics first"],
+    [
+        pytest.param("import torchtally as tt; import torchmetrics as tm", id="torchtally first"),
+        pytest.param("import torchmetrics as tm; import torchtally as tt", id="torchmetrics first", marks=pytest.mark.slow),
+    ],
 )
 def test_our_metrics_are_torchmetrics_metrics(order):
     pytest.importorskip("torchmetrics")
