@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from ..formula import Formula, feeds
-from ..statistics.class_counts import Counts, Decisions, LabelCounts, Labels
+from ..statistics.class_counts import Counts, Labels
 from ..statistics.confusion import Confusion
+from ..statistics.decisions import Decisions, LabelCounts
 from .options import ClassificationTask, checked
 
 
@@ -55,10 +56,11 @@ class BinaryConfusionMatrix(ConfusionFormula):
         ignore_index: int | None = None,
         normalize: str | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, threshold=threshold, ignore_index=ignore_index, normalize=normalize)
-        super().__init__(LabelCounts(Decisions(float(threshold), ignore_index)), validate_args=validate_args, **kwargs)
+        checked(self, threshold=threshold, ignore_index=ignore_index, normalize=normalize, from_logits=from_logits)
+        super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, logits=from_logits)), validate_args=validate_args, **kwargs)
 
     def value(self, c: Counts) -> Tensor:
         return normalized(_square(c), self.normalize)
@@ -110,10 +112,13 @@ class MultilabelConfusionMatrix(ConfusionFormula):
         ignore_index: int | None = None,
         normalize: str | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, num_labels=num_labels, threshold=threshold, ignore_index=ignore_index, normalize=normalize)
-        super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, num_labels)), validate_args=validate_args, **kwargs)
+        checked(self, num_labels=num_labels, threshold=threshold, ignore_index=ignore_index, normalize=normalize, from_logits=from_logits)
+        super().__init__(
+            LabelCounts(Decisions(float(threshold), ignore_index, num_labels, logits=from_logits)), validate_args=validate_args, **kwargs
+        )
 
     def value(self, c: Counts) -> Tensor:
         return normalized(_square(c), self.normalize)
