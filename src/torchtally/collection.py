@@ -485,6 +485,16 @@ class MetricCollection(nn.Module):
                 values[n] = m.compute()
         return values, faults
 
+    def plot(self, val: Any = None, ax: Any = None, together: bool = False) -> Any:
+        """Draw all values, or `val`: a dict that was computed before, or a list of them, one for each step. Needs matplotlib.
+
+        Gives a list with a figure and axes for each metric, or with `together` one figure and axes for all. `ax`: axes of yours, one for
+        each metric or one for all.
+        """
+        from .plotting.collections import plot_collection
+
+        return plot_collection(self, val, ax, together)
+
     def reset(self) -> None:
         """Forget everything, in all metrics."""
         for m in dict.fromkeys(self._modules.values()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -32,6 +33,23 @@ class ConfusionFormula(Formula):
     @feeds
     def update(self, preds: Tensor, target: Tensor) -> None:
         self._add(preds, target)
+
+    def plot(
+        self,
+        val: Tensor | None = None,
+        ax: Any = None,
+        add_text: bool = True,
+        labels: Sequence[str] | None = None,
+        cmap: Any = None,
+        percent: bool = True,
+    ) -> tuple[Any, Any]:
+        """Draw the matrix, or `val`, shaded by the share of the true class; `labels` names the classes, `percent` writes shares beside counts."""
+        from ..plotting.canvas import spaced
+        from ..plotting.confusion import plot_confusion_matrix
+
+        matrix = self.compute() if val is None else val
+        style = {"add_text": add_text, "labels": labels, "cmap": cmap, "percent": percent, "normalize": self.normalize}
+        return plot_confusion_matrix(matrix, ax, name=spaced(type(self).__name__), **style)
 
 
 def _square(c: Counts) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 from ..formula import Formula, feeds
 from ..statistics.curves import BinnedCurves, Curve, Curves, ScoreHistogram, Scores, ScoreSamples, constant
 from .options import ClassificationTask, checked
+from .pictures import PrecisionRecallPlot, ROCPlot
 
 Thresholds = int | list[float] | Tensor | None
 
@@ -294,7 +295,7 @@ class AveragePrecision(ClassificationTask):
         return ("thresholds", "num_classes", "num_labels", "average", "ignore_index", "validate_args")
 
 
-class BinaryROC(BinaryCurve):
+class BinaryROC(ROCPlot, BinaryCurve):
     """False and true positive rates as the threshold falls, and the thresholds.
 
     `preds` are probabilities or logits, `target` labels, of equal shape `(N, ...)`. The value is `(fpr, tpr, thresholds)`: exact, a point
@@ -316,7 +317,7 @@ class BinaryROC(BinaryCurve):
         return fp / curves.each.negatives, tp / curves.each.positives, thresholds
 
 
-class BinaryPrecisionRecallCurve(BinaryCurve):
+class BinaryPrecisionRecallCurve(PrecisionRecallPlot, BinaryCurve):
     """Precision and recall as the threshold rises, and the thresholds.
 
     `preds` are probabilities or logits, `target` labels, of equal shape `(N, ...)`. The value is `(precision, recall, thresholds)`: exact, a

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -183,6 +184,12 @@ class StatScoresFormula(RateMetric):
             return scores.mean(-2)
         weight = c.actual
         return (scores * (weight / weight.sum(-1, keepdim=True)).nan_to_num(nan=0.0)[..., None]).sum(-2)
+
+    def plot(self, val: Any = None, ax: Any = None, *, labels: Sequence[str] | None = None) -> tuple[Any, Any]:
+        """Draw the counts, or `val`, as bars that are parts of a whole; `labels` names the classes."""
+        from ..plotting.counts import plot_counts
+
+        return plot_counts(self.compute() if val is None else val, ax, labels=labels, name=type(self).__name__)
 
     @property
     def _samplewise(self) -> bool:
