@@ -450,7 +450,7 @@ class MetricCollection(nn.Module):
         return frozenset() if read is None else frozenset(id(m) for m, _ in self._shared if m not in read)
 
     def _faults(self, ledger: Ledger) -> list[tuple[str, Fault]]:
-        return [(self._served[j], fault) for j in range(len(ledger.inputs)) if (fault := ledger.fault(j)) is not None]
+        return [(self._served[j], fault) for j in range(len(ledger.inputs)) for fault in ledger.faults_of(j)]
 
     @guarded
     def fetch(self, reset: bool = False) -> Pending:
@@ -483,7 +483,7 @@ class MetricCollection(nn.Module):
                     faults.extend((self._name(n), f) for f in m._faults(ledger))
                 elif id(ledger) not in seen:
                     seen.add(id(ledger))
-                    faults.extend((served[j], f) for j in range(len(ledger.inputs)) if (f := ledger.fault(j)) is not None)
+                    faults.extend((served[j], f) for j in range(len(ledger.inputs)) for f in ledger.faults_of(j))
             return self._named({n: values[n] for n in names}), faults
 
         if started is not None:
@@ -512,6 +512,16 @@ class MetricCollection(nn.Module):
             else:
                 values[n] = m.compute()
         return values, faults
+
+    def plot(self, val: Any = None, ax: Any = None, together: bool = False) -> Any:
+        """Draw all values, or `val`: a dict that was computed before, or a list of them, one for each step. Needs matplotlib.
+
+        Gives a list with a figure and axes for each metric, or with `together` one figure and axes for all. `ax`: axes of yours, one for
+        each metric or one for all.
+        """
+        from .plotting.collections import plot_collection
+
+        return plot_collection(self, val, ax, together)
 
     @guarded
     def reset(self) -> None:
