@@ -43,9 +43,10 @@ class MulticlassArea(AreaFormula):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, num_classes=num_classes, average=average, ignore_index=ignore_index)
+        checked(self, num_classes=num_classes, average=average, ignore_index=ignore_index, from_logits=from_logits)
         if average == "micro":
             raise ValueError(f"{type(self).__name__}: average is 'micro'; expected 'macro', 'weighted', 'none' or None.")
         self.columns = num_classes
@@ -62,9 +63,10 @@ class MultilabelArea(AreaFormula):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, num_labels=num_labels, average=average, ignore_index=ignore_index)
+        checked(self, num_labels=num_labels, average=average, ignore_index=ignore_index, from_logits=from_logits)
         self.columns = num_labels
         self._start(thresholds, False, validate_args, **kwargs)
 
@@ -130,9 +132,10 @@ class BinaryAUROC(AUROCFormula):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, max_fpr=max_fpr, ignore_index=ignore_index)
+        checked(self, max_fpr=max_fpr, ignore_index=ignore_index, from_logits=from_logits)
         self._start(thresholds, False, validate_args, **kwargs)
 
 

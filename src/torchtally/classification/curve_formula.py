@@ -52,7 +52,8 @@ class CurveFormula(Formula):
 
     def _start(self, thresholds: Thresholds, exclusive: bool, validate_args: bool, **kwargs: Any) -> None:
         values = _values(type(self).__name__, thresholds)
-        options = {"ignore": self.__dict__["ignore_index"], "labels": self.columns, "exclusive": exclusive}
+        options = {n: self.__dict__[given] for n, given in (("ignore", "ignore_index"), ("logits", "from_logits"))}
+        options |= {"labels": self.columns, "exclusive": exclusive}
         scores = Scores(**options, probabilities=values is not None, normalize=self.normalization is not None)
         statistic = ScoreSamples(scores) if values is None else ScoreHistogram(scores, tuple(sorted(values)))
         super().__init__(statistic, validate_args=validate_args, **kwargs)
@@ -88,9 +89,10 @@ class BinaryCurve(CurveFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         normalization: str | None = "sigmoid",
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, ignore_index=ignore_index, normalization=normalization)
+        checked(self, ignore_index=ignore_index, normalization=normalization, from_logits=from_logits)
         self._start(thresholds, False, validate_args, **kwargs)
 
 
@@ -104,9 +106,10 @@ class MulticlassCurve(CurveFormula):
         average: str | None = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, num_classes=num_classes, ignore_index=ignore_index)
+        checked(self, num_classes=num_classes, ignore_index=ignore_index, from_logits=from_logits)
         if average not in ("micro", "macro", None):
             raise ValueError(f"{type(self).__name__}: average is {average!r}; expected 'micro', 'macro' or None.")
         self.columns = num_classes
@@ -123,9 +126,10 @@ class MultilabelCurve(CurveFormula):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, num_labels=num_labels, ignore_index=ignore_index)
+        checked(self, num_labels=num_labels, ignore_index=ignore_index, from_logits=from_logits)
         self.columns = num_labels
         self._start(thresholds, False, validate_args, **kwargs)
 

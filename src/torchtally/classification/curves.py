@@ -8,6 +8,7 @@ from torch.nn.functional import pad
 
 from .curve_formula import BinaryCurve, Drawn, DrawnFormula, MulticlassCurve, MultilabelCurve, Points
 from .options import ClassificationTask
+from .pictures import PrecisionRecallPlot, ROCPlot
 
 _ORDER = ("thresholds", "num_classes", "num_labels", "ignore_index", "validate_args")
 
@@ -62,7 +63,7 @@ class ROCFormula(DrawnFormula):
         return averaged_roc(points, self.thresholds is None)
 
 
-class BinaryROC(ROCFormula, BinaryCurve):
+class BinaryROC(ROCPlot, ROCFormula, BinaryCurve):
     """False and true positive rates as the threshold falls, and the thresholds.
 
     `preds` are probabilities or logits, `target` labels, of equal shape `(N, ...)`. The value is `(fpr, tpr, thresholds)`: exact, a point
@@ -75,7 +76,7 @@ class BinaryROC(ROCFormula, BinaryCurve):
     """
 
 
-class MulticlassROC(ROCFormula, MulticlassCurve):
+class MulticlassROC(ROCPlot, ROCFormula, MulticlassCurve):
     """False and true positive rates of each class against the others as the threshold falls, and the thresholds.
 
     `preds` are probabilities or logits `(N, C, ...)`, `target` labels `(N, ...)`. The value is `(fpr, tpr, thresholds)`: lists with a tensor
@@ -90,7 +91,7 @@ class MulticlassROC(ROCFormula, MulticlassCurve):
     """
 
 
-class MultilabelROC(ROCFormula, MultilabelCurve):
+class MultilabelROC(ROCPlot, ROCFormula, MultilabelCurve):
     """False and true positive rates of each label as the threshold falls, and the thresholds.
 
     `preds` are probabilities or logits, `target` labels, both `(N, L, ...)`. The value is `(fpr, tpr, thresholds)`: lists with a tensor for
@@ -141,7 +142,7 @@ class PrecisionRecallFormula(DrawnFormula):
         return Drawn(_mean_over(rows, undefined), grid, at, keep_grid if exact else None, keep_at if exact else None, "one")
 
 
-class BinaryPrecisionRecallCurve(PrecisionRecallFormula, BinaryCurve):
+class BinaryPrecisionRecallCurve(PrecisionRecallPlot, PrecisionRecallFormula, BinaryCurve):
     """Precision and recall as the threshold rises, and the thresholds.
 
     `preds` are probabilities or logits, `target` labels, of equal shape `(N, ...)`. The value is `(precision, recall, thresholds)`: exact, a
@@ -155,7 +156,7 @@ class BinaryPrecisionRecallCurve(PrecisionRecallFormula, BinaryCurve):
     """
 
 
-class MulticlassPrecisionRecallCurve(PrecisionRecallFormula, MulticlassCurve):
+class MulticlassPrecisionRecallCurve(PrecisionRecallPlot, PrecisionRecallFormula, MulticlassCurve):
     """Precision and recall of each class against the others as the threshold rises, and the thresholds.
 
     `preds` are probabilities or logits `(N, C, ...)`, `target` labels `(N, ...)`. The value is `(precision, recall, thresholds)`: lists with a
@@ -170,7 +171,7 @@ class MulticlassPrecisionRecallCurve(PrecisionRecallFormula, MulticlassCurve):
     """
 
 
-class MultilabelPrecisionRecallCurve(PrecisionRecallFormula, MultilabelCurve):
+class MultilabelPrecisionRecallCurve(PrecisionRecallPlot, PrecisionRecallFormula, MultilabelCurve):
     """Precision and recall of each label as the threshold rises, and the thresholds.
 
     `preds` are probabilities or logits, `target` labels, both `(N, L, ...)`. The value is `(precision, recall, thresholds)`: lists with a tensor

@@ -26,9 +26,10 @@ class BinaryPrecisionAtFixedRecall(PrecisionAtRecall):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        self._begin(None, False, min_recall, thresholds, ignore_index, validate_args, **kwargs)
+        self._begin(None, False, min_recall, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
 
 class MulticlassPrecisionAtFixedRecall(PrecisionAtRecall):
@@ -48,9 +49,10 @@ class MulticlassPrecisionAtFixedRecall(PrecisionAtRecall):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        self._begin(num_classes, True, min_recall, thresholds, ignore_index, validate_args, **kwargs)
+        self._begin(num_classes, True, min_recall, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
 
 class MultilabelPrecisionAtFixedRecall(PrecisionAtRecall):
@@ -70,9 +72,10 @@ class MultilabelPrecisionAtFixedRecall(PrecisionAtRecall):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        self._begin(num_labels, False, min_recall, thresholds, ignore_index, validate_args, **kwargs)
+        self._begin(num_labels, False, min_recall, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
 
 class PrecisionAtFixedRecall(ClassificationTask):
@@ -112,9 +115,10 @@ class BinaryRecallAtFixedPrecision(RecallAtPrecision):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        self._begin(None, False, min_precision, thresholds, ignore_index, validate_args, **kwargs)
+        self._begin(None, False, min_precision, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
 
 class MulticlassRecallAtFixedPrecision(RecallAtPrecision):
@@ -134,9 +138,10 @@ class MulticlassRecallAtFixedPrecision(RecallAtPrecision):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        self._begin(num_classes, True, min_precision, thresholds, ignore_index, validate_args, **kwargs)
+        self._begin(num_classes, True, min_precision, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
 
 class MultilabelRecallAtFixedPrecision(RecallAtPrecision):
@@ -156,9 +161,10 @@ class MultilabelRecallAtFixedPrecision(RecallAtPrecision):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        self._begin(num_labels, False, min_precision, thresholds, ignore_index, validate_args, **kwargs)
+        self._begin(num_labels, False, min_precision, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
 
 class RecallAtFixedPrecision(ClassificationTask):

@@ -61,9 +61,10 @@ class BinaryLogAUC(LogAUCFormula):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = False,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, ignore_index=ignore_index)
+        checked(self, ignore_index=ignore_index, from_logits=from_logits)
         self.__dict__["fpr_range"] = _range(self, fpr_range)
         self._start(thresholds, False, validate_args, **kwargs)
 
@@ -87,9 +88,10 @@ class MulticlassLogAUC(LogAUCFormula):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, num_classes=num_classes, average=average, ignore_index=ignore_index)
+        checked(self, num_classes=num_classes, average=average, ignore_index=ignore_index, from_logits=from_logits)
         if average == "micro":
             raise ValueError(f"{type(self).__name__}: average is 'micro'; expected 'macro', 'weighted', 'none' or None.")
         self.columns = num_classes
@@ -116,9 +118,10 @@ class MultilabelLogAUC(LogAUCFormula):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, num_labels=num_labels, average=average, ignore_index=ignore_index)
+        checked(self, num_labels=num_labels, average=average, ignore_index=ignore_index, from_logits=from_logits)
         self.columns = num_labels
         self.__dict__["fpr_range"] = _range(self, fpr_range)
         self._start(thresholds, False, validate_args, **kwargs)

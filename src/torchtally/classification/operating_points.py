@@ -24,10 +24,18 @@ class OperatingPoint(CurveFormula):
     least: ClassVar[str]
 
     def _begin(
-        self, columns: int | None, exclusive: bool, least: float, thresholds: Thresholds, ignore: int | None, validate: bool, **kwargs: Any
+        self,
+        columns: int | None,
+        exclusive: bool,
+        least: float,
+        thresholds: Thresholds,
+        ignore: int | None,
+        validate: bool,
+        from_logits: bool | None,
+        **kwargs: Any,
     ) -> None:
         sized = {} if columns is None else {"num_classes" if exclusive else "num_labels": columns}
-        checked(self, **sized, ignore_index=ignore)
+        checked(self, **sized, ignore_index=ignore, from_logits=from_logits)
         if not isinstance(least, int | float) or isinstance(least, bool) or not 0 <= least <= 1:
             raise ValueError(f"{type(self).__name__}: {self.least} is {least!r}; expected a number in [0, 1].")
         self.columns = columns

@@ -26,9 +26,10 @@ class BinarySensitivityAtSpecificity(SensitivityAt):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        self._begin(None, False, min_specificity, thresholds, ignore_index, validate_args, **kwargs)
+        self._begin(None, False, min_specificity, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
 
 class MulticlassSensitivityAtSpecificity(SensitivityAt):
@@ -48,9 +49,10 @@ class MulticlassSensitivityAtSpecificity(SensitivityAt):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        self._begin(num_classes, True, min_specificity, thresholds, ignore_index, validate_args, **kwargs)
+        self._begin(num_classes, True, min_specificity, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
 
 class MultilabelSensitivityAtSpecificity(SensitivityAt):
@@ -70,9 +72,10 @@ class MultilabelSensitivityAtSpecificity(SensitivityAt):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        self._begin(num_labels, False, min_specificity, thresholds, ignore_index, validate_args, **kwargs)
+        self._begin(num_labels, False, min_specificity, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
 
 class SensitivityAtSpecificity(ClassificationTask):
@@ -112,9 +115,10 @@ class BinarySpecificityAtSensitivity(SpecificityAt):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        self._begin(None, False, min_sensitivity, thresholds, ignore_index, validate_args, **kwargs)
+        self._begin(None, False, min_sensitivity, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
 
 class MulticlassSpecificityAtSensitivity(SpecificityAt):
@@ -134,9 +138,10 @@ class MulticlassSpecificityAtSensitivity(SpecificityAt):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        self._begin(num_classes, True, min_sensitivity, thresholds, ignore_index, validate_args, **kwargs)
+        self._begin(num_classes, True, min_sensitivity, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
 
 class MultilabelSpecificityAtSensitivity(SpecificityAt):
@@ -156,9 +161,10 @@ class MultilabelSpecificityAtSensitivity(SpecificityAt):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        self._begin(num_labels, False, min_sensitivity, thresholds, ignore_index, validate_args, **kwargs)
+        self._begin(num_labels, False, min_sensitivity, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
 
 class SpecificityAtSensitivity(ClassificationTask):

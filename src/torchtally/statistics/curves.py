@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from ..statistic import Slot, Slots, Statistic, host_visible
-from .scores import Scores, as_logits, log_odds
+from .readings import outside
+from .scores import Scores, log_odds
 
 _ONE = np.int32(0x3F800000)  # the bits of 1.0; those of numbers in [0, 1] are in the order of the numbers
 
@@ -124,18 +125,20 @@ class Curves:
         self._scores, self._mark, self._kind = scores, mark, kind
 
     @cached_property
-    def _logits(self) -> Tensor:
-        return as_logits(self._scores)
+    def _logits(self) -> bool | Tensor:
+        """Whether the scores are logits: all of them, or none."""
+        if self._kind.logits is not None or not self._kind.normalize:
+            return bool(self._kind.logits and self._kind.normalize)
+        found = outside(self._scores)
+        return bool(found) if host_visible(found) else found
 
     @cached_property
     def _rankable(self) -> Tensor:
         """Scores to rank by: as they came, but classes share the probability, so their logits are compared by log-odds."""
-        if not (self._kind.exclusive and self._kind.normalize and self._scores.numel()):
+        if not self._kind.exclusive or self._logits is False or not self._scores.numel():
             return self._scores
-        if host_visible(self._scores):
-            return log_odds(self._scores.double()) if bool(self._logits) else self._scores
         exact = self._scores.double()
-        return torch.where(self._logits, log_odds(exact), exact)
+        return log_odds(exact) if self._logits is True else torch.where(self._logits, log_odds(exact), exact)
 
     @cached_property
     def each(self) -> Curve:
@@ -147,11 +150,9 @@ class Curves:
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """Thresholds of curves as probabilities."""
-        if not self._kind.normalize:
-            return scores.double()
-        if host_visible(scores, self._scores):
-            return scores.double().sigmoid() if bool(self._logits) else scores.double()
         exact = scores.double()
+        if isinstance(self._logits, bool):
+            return exact.sigmoid() if self._logits else exact
         return torch.where(self._logits, exact.sigmoid(), exact)
 
 
