@@ -10,10 +10,11 @@ from .options import ClassificationTask
 
 
 class BinaryPrecisionAtFixedRecall(PrecisionAtRecall):
-    """The largest precision where recall is at least `min_recall`, and the highest threshold that gives it.
+    """The largest precision where recall is at least `min_recall`, and the threshold that gives it.
 
-    `preds` are probabilities or logits, `target` labels, of equal shape `(N, ...)`. The value is two scalars, the precision and a probability: exact, or
-    at one of the `thresholds`, in constant memory. 0 and NaN without positives.
+    `preds` are probabilities or logits, `target` labels, of equal shape `(N, ...)`. The value is two scalars, the precision and a
+    probability: exact, or at one of the `thresholds`, in constant memory. Of several thresholds it is the one with the highest recall, then
+    the highest. 0 and NaN without positives.
 
     >>> from torch import tensor
     >>> BinaryPrecisionAtFixedRecall(min_recall=0.5)(tensor([0.1, 0.4, 0.6, 0.9]), tensor([0, 1, 0, 1]))
@@ -35,7 +36,8 @@ class BinaryPrecisionAtFixedRecall(PrecisionAtRecall):
 class MulticlassPrecisionAtFixedRecall(PrecisionAtRecall):
     """The largest precision of each class against the others where its recall is at least `min_recall`, and the threshold that gives it.
 
-    `preds` are probabilities or logits `(N, C, ...)`, `target` labels `(N, ...)`. The value is two tensors `(C,)`; see `BinaryPrecisionAtFixedRecall`.
+    `preds` are probabilities or logits `(N, C, ...)`, `target` labels `(N, ...)`. The value is two tensors `(C,)`; see
+    `BinaryPrecisionAtFixedRecall`.
 
     >>> from torch import tensor
     >>> MulticlassPrecisionAtFixedRecall(num_classes=2, min_recall=0.5)(tensor([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]), tensor([0, 1, 1]))
@@ -58,7 +60,8 @@ class MulticlassPrecisionAtFixedRecall(PrecisionAtRecall):
 class MultilabelPrecisionAtFixedRecall(PrecisionAtRecall):
     """The largest precision of each label where its recall is at least `min_recall`, and the threshold that gives it.
 
-    `preds` are probabilities or logits, `target` labels, both `(N, L, ...)`. The value is two tensors `(L,)`; see `BinaryPrecisionAtFixedRecall`.
+    `preds` are probabilities or logits, `target` labels, both `(N, L, ...)`. The value is two tensors `(L,)`; see
+    `BinaryPrecisionAtFixedRecall`.
 
     >>> from torch import tensor
     >>> MultilabelPrecisionAtFixedRecall(num_labels=2, min_recall=0.5)(tensor([[0.75, 0.25], [0.5, 0.75]]), tensor([[1, 0], [0, 1]]))
@@ -99,10 +102,11 @@ class PrecisionAtFixedRecall(ClassificationTask):
 
 
 class BinaryRecallAtFixedPrecision(RecallAtPrecision):
-    """The largest recall where precision is at least `min_precision`, and the highest threshold that gives it.
+    """The largest recall where precision is at least `min_precision`, and the threshold that gives it.
 
-    `preds` are probabilities or logits, `target` labels, of equal shape `(N, ...)`. The value is two scalars, the recall and a probability: exact, or
-    at one of the `thresholds`, in constant memory. 0 and NaN where no threshold gives that precision.
+    `preds` are probabilities or logits, `target` labels, of equal shape `(N, ...)`. The value is two scalars, the recall and a probability:
+    exact, or at one of the `thresholds`, in constant memory. Of several thresholds it is the one with the highest precision, then the
+    highest. 0 and NaN where no threshold gives that precision.
 
     >>> from torch import tensor
     >>> BinaryRecallAtFixedPrecision(min_precision=0.6)(tensor([0.1, 0.4, 0.6, 0.9]), tensor([0, 1, 0, 1]))
@@ -124,7 +128,8 @@ class BinaryRecallAtFixedPrecision(RecallAtPrecision):
 class MulticlassRecallAtFixedPrecision(RecallAtPrecision):
     """The largest recall of each class against the others where its precision is at least `min_precision`, and the threshold that gives it.
 
-    `preds` are probabilities or logits `(N, C, ...)`, `target` labels `(N, ...)`. The value is two tensors `(C,)`; see `BinaryRecallAtFixedPrecision`.
+    `preds` are probabilities or logits `(N, C, ...)`, `target` labels `(N, ...)`. The value is two tensors `(C,)`; see
+    `BinaryRecallAtFixedPrecision`.
 
     >>> from torch import tensor
     >>> MulticlassRecallAtFixedPrecision(num_classes=2, min_precision=0.6)(tensor([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]), tensor([0, 1, 1]))
@@ -147,7 +152,8 @@ class MulticlassRecallAtFixedPrecision(RecallAtPrecision):
 class MultilabelRecallAtFixedPrecision(RecallAtPrecision):
     """The largest recall of each label where its precision is at least `min_precision`, and the threshold that gives it.
 
-    `preds` are probabilities or logits, `target` labels, both `(N, L, ...)`. The value is two tensors `(L,)`; see `BinaryRecallAtFixedPrecision`.
+    `preds` are probabilities or logits, `target` labels, both `(N, L, ...)`. The value is two tensors `(L,)`; see
+    `BinaryRecallAtFixedPrecision`.
 
     >>> from torch import tensor
     >>> MultilabelRecallAtFixedPrecision(num_labels=2, min_precision=0.6)(tensor([[0.75, 0.25], [0.5, 0.75]]), tensor([[1, 0], [0, 1]]))

@@ -10,10 +10,11 @@ from .options import ClassificationTask
 
 
 class BinarySensitivityAtSpecificity(SensitivityAt):
-    """The largest sensitivity where specificity is at least `min_specificity`, and the highest threshold that gives it.
+    """The largest sensitivity where specificity is at least `min_specificity`, and the threshold that gives it.
 
-    `preds` are probabilities or logits, `target` labels, of equal shape `(N, ...)`. The value is two scalars, the sensitivity and a probability: exact, or
-    at one of the `thresholds`, in constant memory. 0 and 1e6 where no threshold will do, NaN unless both classes occur.
+    `preds` are probabilities or logits, `target` labels, of equal shape `(N, ...)`. The value is two scalars, the sensitivity and a
+    probability: exact, or at one of the `thresholds`, in constant memory. Of several thresholds it is the one with the highest specificity,
+    then the highest. 0 and 1e6 where no threshold will do, NaN unless both classes occur.
 
     >>> from torch import tensor
     >>> BinarySensitivityAtSpecificity(min_specificity=0.5)(tensor([0.1, 0.4, 0.6, 0.9]), tensor([0, 1, 0, 1]))
@@ -35,7 +36,8 @@ class BinarySensitivityAtSpecificity(SensitivityAt):
 class MulticlassSensitivityAtSpecificity(SensitivityAt):
     """The largest sensitivity of each class against the others where its specificity is at least `min_specificity`, and the threshold that gives it.
 
-    `preds` are probabilities or logits `(N, C, ...)`, `target` labels `(N, ...)`. The value is two tensors `(C,)`; see `BinarySensitivityAtSpecificity`.
+    `preds` are probabilities or logits `(N, C, ...)`, `target` labels `(N, ...)`. The value is two tensors `(C,)`; see
+    `BinarySensitivityAtSpecificity`.
 
     >>> from torch import tensor
     >>> MulticlassSensitivityAtSpecificity(num_classes=2, min_specificity=0.5)(tensor([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]), tensor([0, 1, 1]))
@@ -58,7 +60,8 @@ class MulticlassSensitivityAtSpecificity(SensitivityAt):
 class MultilabelSensitivityAtSpecificity(SensitivityAt):
     """The largest sensitivity of each label where its specificity is at least `min_specificity`, and the threshold that gives it.
 
-    `preds` are probabilities or logits, `target` labels, both `(N, L, ...)`. The value is two tensors `(L,)`; see `BinarySensitivityAtSpecificity`.
+    `preds` are probabilities or logits, `target` labels, both `(N, L, ...)`. The value is two tensors `(L,)`; see
+    `BinarySensitivityAtSpecificity`.
 
     >>> from torch import tensor
     >>> MultilabelSensitivityAtSpecificity(num_labels=2, min_specificity=0.5)(tensor([[0.75, 0.25], [0.5, 0.75]]), tensor([[1, 0], [0, 1]]))
@@ -99,10 +102,11 @@ class SensitivityAtSpecificity(ClassificationTask):
 
 
 class BinarySpecificityAtSensitivity(SpecificityAt):
-    """The largest specificity where sensitivity is at least `min_sensitivity`, and the highest threshold that gives it.
+    """The largest specificity where sensitivity is at least `min_sensitivity`, and the threshold that gives it.
 
-    `preds` are probabilities or logits, `target` labels, of equal shape `(N, ...)`. The value is two scalars, the specificity and a probability: exact, or
-    at one of the `thresholds`, in constant memory. 0 and 1e6 where no threshold will do, NaN unless both classes occur.
+    `preds` are probabilities or logits, `target` labels, of equal shape `(N, ...)`. The value is two scalars, the specificity and a
+    probability: exact, or at one of the `thresholds`, in constant memory. Of several thresholds it is the one with the highest sensitivity,
+    then the highest. 0 and 1e6 where no threshold will do, NaN unless both classes occur.
 
     >>> from torch import tensor
     >>> BinarySpecificityAtSensitivity(min_sensitivity=0.6)(tensor([0.1, 0.4, 0.6, 0.9]), tensor([0, 1, 0, 1]))
@@ -124,7 +128,8 @@ class BinarySpecificityAtSensitivity(SpecificityAt):
 class MulticlassSpecificityAtSensitivity(SpecificityAt):
     """The largest specificity of each class against the others where its sensitivity is at least `min_sensitivity`, and the threshold that gives it.
 
-    `preds` are probabilities or logits `(N, C, ...)`, `target` labels `(N, ...)`. The value is two tensors `(C,)`; see `BinarySpecificityAtSensitivity`.
+    `preds` are probabilities or logits `(N, C, ...)`, `target` labels `(N, ...)`. The value is two tensors `(C,)`; see
+    `BinarySpecificityAtSensitivity`.
 
     >>> from torch import tensor
     >>> MulticlassSpecificityAtSensitivity(num_classes=2, min_sensitivity=0.6)(tensor([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]), tensor([0, 1, 1]))
@@ -147,7 +152,8 @@ class MulticlassSpecificityAtSensitivity(SpecificityAt):
 class MultilabelSpecificityAtSensitivity(SpecificityAt):
     """The largest specificity of each label where its sensitivity is at least `min_sensitivity`, and the threshold that gives it.
 
-    `preds` are probabilities or logits, `target` labels, both `(N, L, ...)`. The value is two tensors `(L,)`; see `BinarySpecificityAtSensitivity`.
+    `preds` are probabilities or logits, `target` labels, both `(N, L, ...)`. The value is two tensors `(L,)`; see
+    `BinarySpecificityAtSensitivity`.
 
     >>> from torch import tensor
     >>> MultilabelSpecificityAtSensitivity(num_labels=2, min_sensitivity=0.6)(tensor([[0.75, 0.25], [0.5, 0.75]]), tensor([[1, 0], [0, 1]]))
