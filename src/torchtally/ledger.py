@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .faults import Fault
-from .statistic import Input, Number, Piece, Slot, Slots, Statistic, loose
+from .statistic import Input, Number, Piece, Slots, Statistic, loose, neutral
 from .statistics.averages import ScalarRows
 from .transfer import to_host
 from .valid import Unseen
@@ -37,7 +37,7 @@ def combine(how: str, into: Tensor, other: Tensor) -> None:
 
 def _buffer(size: int, dtype: torch.dtype, how: str, device: torch.device) -> Tensor:
     """A buffer of neutral numbers."""
-    fill = Slot((), dtype, how).neutral
+    fill = neutral(how, dtype)
     if device.type == "cpu" and size * dtype.itemsize >= 1 << 22 and dtype in (torch.int64, torch.float64):
         # NumPy asks for huge pages: scattered counts into a large table are then twice as fast.
         return torch.from_numpy(np.full(size, fill, dtype=np.int64 if dtype is torch.int64 else np.float64))
@@ -136,6 +136,7 @@ class Ledger:
             start = self.sizes.get(group, 0)
             self.place[i, name] = group, start, slot.shape
             self.sizes[group] = start + prod(slot.shape)
+        self.neutrals = {(dtype, how): neutral(how, dtype) for dtype, how in self.sizes}
 
     # ---- views
     def _drop(self) -> None:
@@ -194,8 +195,10 @@ class Ledger:
                     f"Move the metric with .to({str(x.device)!r}) before the first update, or the tensor with .to({str(self.device)!r})."
                 )
 
-    def add(self, j: int, key: Hashable, piece: Piece) -> None:
+    def add(self, j: int, key: Hashable, piece: Piece | None) -> None:
         """Add a piece taken by input `j` for the update under way."""
+        if piece is None:
+            return
         if key is None:
             self._settle(j, [piece], self.clock.now)
             return
@@ -297,7 +300,7 @@ class Ledger:
                 else:
                     values[start] = (np.maximum if group[1] == "max" else np.minimum)(values[start], value)
             return
-        size, empty = max(found) + 1, Slot((), *group).neutral
+        size, empty = max(found) + 1, self.neutrals[group]
         # From pinned memory, so that the copy need not wait for the device.
         part = torch.tensor([found.get(i, empty) for i in range(size)], dtype=group[0], pin_memory=flat.is_cuda)
         combine(group[1], flat[:size], part.to(self.device, non_blocking=True))
@@ -307,8 +310,8 @@ class Ledger:
         self.clock.reset()
         self.emptied, self.reduced = 0, None
         self.generation += 1
-        for (dtype, how), flat in self.flats.items():
-            flat.fill_(Slot((), dtype, how).neutral)
+        for group, flat in self.flats.items():
+            flat.fill_(self.neutrals[group])
         for pieces in self.samples.values():
             pieces.clear()
         for line in [*self.lines, *self.rows.values()]:
@@ -431,7 +434,12 @@ class Ledger:
     # ---- faults
     def fault(self, j: int) -> Fault | None:
         """What input `j` kept out; None where it counts nothing or nobody asks."""
-        fault = self.inputs[j][0].faults(self.views()[len(self.keys) + j]) if self.strict[j] else None
+        if not self.strict[j]:
+            return None
+        slots = self.views()[len(self.keys) + j]
+        if self.on_cpu and not self.known and not getattr(slots, "bad", 1):
+            return None
+        fault = self.inputs[j][0].faults(slots)
         if fault is not None and j in self.known:  # the host has read these already
             count, first = self.known[j]
             return replace(fault, count=torch.tensor(count), first=torch.tensor(first))
@@ -460,8 +468,9 @@ class LooseLedger(Ledger):
     def column(self, parts: Sequence[int], name: str) -> Tensor | None:
         return None
 
-    def add(self, j: int, key: Hashable, piece: Piece) -> None:
-        self._settle(j, [piece], self.clock.now)
+    def add(self, j: int, key: Hashable, piece: Piece | None) -> None:
+        if piece is not None:
+            self._settle(j, [piece], self.clock.now)
 
     def fold(self) -> None:
         for rows in self.rows:
