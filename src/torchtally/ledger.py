@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from .faults import Fault
+from .guard import follow, stream_of
 from .statistic import Input, Number, Piece, Slots, Statistic, loose, neutral
 from .statistics.averages import ScalarRows
 from .transfer import to_host
@@ -109,6 +111,7 @@ class Ledger:
         if self.device.type == "cuda" and self.device.index is None and torch.cuda.is_available():
             self.device = torch.device("cuda", torch.cuda.current_device())
         self.on_cpu = self.device.type == "cpu"
+        self.stream = stream_of(self.device)  # that used the totals last
         self._lay_out()
         with torch.inference_mode(False):
             self.flats = {g: _buffer(size, *g, self.device) for g, size in self.sizes.items()}
@@ -118,7 +121,7 @@ class Ledger:
         self.lines = [Line() for _ in self.inputs]
         self.rows: dict[ScalarRows, Line] = {}
         self.unseen: list[tuple[Unseen, list[tuple[int, tuple[int, ...]]]]] = []
-        self.known: dict[int, tuple[int, int]] = {}  # of totals over all ranks: counts and first updates of faults, by input
+        self.known: dict[tuple[int, int], tuple[int, int]] = {}  # of totals over all ranks: counts and first updates of each input's faults
         self._drop()
 
     def _lay_out(self) -> None:
@@ -136,6 +139,7 @@ class Ledger:
             start = self.sizes.get(group, 0)
             self.place[i, name] = group, start, slot.shape
             self.sizes[group] = start + prod(slot.shape)
+        self.counts = [[n for n, slot in i.slots().items() if slot.combine == "sum"] for i, _ in self.inputs]  # what inputs count: faults
         self.neutrals = {(dtype, how): neutral(how, dtype) for dtype, how in self.sizes}
 
     # ---- views
@@ -146,10 +150,11 @@ class Ledger:
 
     def __getstate__(self) -> dict[str, Any]:
         self.fold()
-        return {k: v for k, v in self.__dict__.items() if k not in ("_views", "_scratch", "reduced")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_views", "_scratch", "reduced", "stream")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self.stream = stream_of(self.device)
         self._drop()
 
     def views(self) -> list[Slots]:
@@ -181,6 +186,25 @@ class Ledger:
     def members_of(self, keys: Iterable[Key]) -> list[int]:
         """Places of some keys."""
         return [self.keys.index(k) for k in keys]
+
+    # ---- streams
+    def meet(self) -> None:
+        """Order what the device is asked next after what other streams were asked to do with the totals. To be called before they are used."""
+        if not torch.compiler.is_compiling() and self.stream is not None:
+            self.stream = follow(self.stream, self.device, self._held)
+
+    def _held(self) -> list[Any]:
+        """All memory on the device that holds totals, or what waits to join them."""
+        waiting = [line.pieces for line in (*self.lines, *self.rows.values())]
+        return pytree.tree_leaves(
+            [
+                list(self.flats.values()),
+                self.clock.ticks,
+                list(self.samples.values()),
+                waiting,
+                [unseen.values for unseen, _ in self.unseen],
+            ]
+        )
 
     # ---- adding
     def accept(self, j: int, values: Iterable[Any], name: str) -> None:
@@ -246,6 +270,7 @@ class Ledger:
 
     def wait_for(self, mask: Tensor, values: Sequence[Any], takes: list[tuple[int, tuple[int, ...]]]) -> None:
         """Add a batch, given to inputs `takes`, when the mask of its rows has come to the host."""
+        self.meet()
         self.unseen.append((Unseen(mask, values, self.clock.count + 1), takes))
         self.tick(False)
         while self.unseen and (self.unseen[0][0].here or len(self.unseen) > ROOM):
@@ -274,6 +299,7 @@ class Ledger:
 
     def fold(self) -> None:
         """Let everything that waits join the buffers, so that they hold the totals."""
+        self.meet()
         with torch.no_grad():
             while self.unseen:
                 self._see()
@@ -307,6 +333,7 @@ class Ledger:
 
     # ---- whole ledgers
     def reset(self) -> None:
+        self.meet()
         self.clock.reset()
         self.emptied, self.reduced = 0, None
         self.generation += 1
@@ -325,7 +352,7 @@ class Ledger:
         if self.device != device:
             self.fold()
             self._replace(lambda x: x.to(device))
-            self.device, self.on_cpu = device, device.type == "cpu"
+            self.device, self.on_cpu, self.stream = device, device.type == "cpu", stream_of(device)
 
     def _replace(self, copy: Callable[[Tensor], Tensor]) -> None:
         """New buffers in place of the old."""
@@ -420,7 +447,7 @@ class Ledger:
         new = Ledger.__new__(Ledger)
         new.__dict__.update(self.__dict__)
         if device is not None:
-            new.device, new.on_cpu = device, device.type == "cpu"
+            new.device, new.on_cpu, new.stream = device, device.type == "cpu", stream_of(device)
         new.flats, new.samples, new.known, new.unseen = flats, samples, {}, []
         new.lanes, new.lines, new.rows = [s.lane() for s, _ in self.keys], [Line() for _ in self.inputs], {}
         with torch.inference_mode(False):
@@ -432,23 +459,24 @@ class Ledger:
         return new
 
     # ---- faults
-    def fault(self, j: int) -> Fault | None:
-        """What input `j` kept out; None where it counts nothing or nobody asks."""
+    def faults_of(self, j: int) -> list[Fault]:
+        """What was wrong with the values of input `j`; nothing where nobody asks."""
         if not self.strict[j]:
-            return None
+            return []
         slots = self.views()[len(self.keys) + j]
-        if self.on_cpu and not self.known and not getattr(slots, "bad", 1):
-            return None
-        fault = self.inputs[j][0].faults(slots)
-        if fault is not None and j in self.known:  # the host has read these already
-            count, first = self.known[j]
-            return replace(fault, count=torch.tensor(count), first=torch.tensor(first))
-        return fault
+        if self.on_cpu and not self.known and not any(getattr(slots, n) for n in self.counts[j]):
+            return []
+        found = self.inputs[j][0].faults(slots)
+        for n, fault in enumerate(found):
+            if (j, n) in self.known:  # the host has read these already
+                count, first = self.known[j, n]
+                found[n] = replace(fault, count=torch.tensor(count), first=torch.tensor(first))
+        return found
 
     def faults(self, indices: Iterable[int] | None = None) -> list[Fault]:
-        """What was kept out by the inputs of some statistics (all, if None)."""
+        """What was wrong with values of the inputs of some statistics (all, if None)."""
         wanted = None if indices is None else {(s.input, e) for s, e in (self.keys[i] for i in indices)}
-        return [f for j, pair in enumerate(self.inputs) if (wanted is None or pair in wanted) and (f := self.fault(j)) is not None]
+        return [f for j, pair in enumerate(self.inputs) if wanted is None or pair in wanted for f in self.faults_of(j)]
 
 
 class LooseLedger(Ledger):
