@@ -86,6 +86,7 @@ class MetricCollection(nn.Module):
     _plans: dict[tuple[Any, ...], _Feed]
     _shared: list[tuple[Formula, list[int]]]
     _served: list[str]
+    _places: dict[str, list[tuple[str, tuple[int, str]]]] | None  # of each member: name in a state_dict, part and slot
     _guard: Guard  # of all members, too
 
     def add_metrics(
@@ -183,7 +184,7 @@ class MetricCollection(nn.Module):
                 fed.setdefault(i, (i, statistic, key[1], positions))
         self.ledger.members = members
         self.ledger.strict = strict
-        self.__dict__.update(_fed=[fed[i] for i in sorted(fed)], _apart=apart, _plans={})
+        self.__dict__.update(_fed=[fed[i] for i in sorted(fed)], _apart=apart, _plans={}, _places=None)
         self.__dict__["_shared"] = [
             (m, self.ledger.members_of(m.needs()))
             for m in dict.fromkeys(self._modules.values())
@@ -642,19 +643,25 @@ class MetricCollection(nn.Module):
         """What `super().state_dict()` gives, in a tenth of the time: shared slots are copied once."""
         out: Any = OrderedDict()
         out._metadata = OrderedDict([("", {"version": self._version})])
+        ledger = self.ledger
+        ledger.fold()
+        views, updates = ledger.views(), torch.tensor(ledger.updates)
         copies: dict[tuple[int, str], Any] = {}
-        self.ledger.fold()
+        places = self._places
+        if places is None:
+            shared = ((n, m) for n, m in self._modules.items() if isinstance(m, Formula) and m.ledger is ledger)
+            places = {n: [(f"{n}.{key}", place) for key, place in m._places(ledger).items()] for n, m in shared}
+            self.__dict__["_places"] = places
         for name, m in self._modules.items():
             out._metadata[name] = {"version": m._version}
-            if not (isinstance(m, Formula) and m.ledger is self.ledger and not m.emptied):
+            if not (isinstance(m, Formula) and m.ledger is ledger and not m.emptied):
                 m._save_to_state_dict(out, f"{name}.", False)
                 continue
-            for n, (slots, slot) in m._named_slots(self.ledger).items():
-                place = id(slots), slot
+            for key, place in places[name]:
                 if place not in copies:
-                    copies[place] = map_tensors(getattr(slots, slot), lambda t: t.detach().clone())
-                out[f"{name}.{n}"] = copies[place]
-            out[f"{name}.updates"] = torch.tensor(m.update_count)
+                    copies[place] = map_tensors(getattr(views[place[0]], place[1]), Tensor.clone)
+                out[key] = copies[place]
+            out[f"{name}.updates"] = updates
         return out
 
     @guarded
@@ -709,6 +716,8 @@ class MetricCollection(nn.Module):
     def _named(self, values: dict[str, Any]) -> dict[str, Any]:
         """With prefix and postfix; a value that is a dict is spread out, under the member's name where names would clash."""
         inner = [k for v in values.values() if isinstance(v, dict) for k in v]
+        if not inner and not self.prefix and not self.postfix:
+            return {n: v for n, v in values.items() if not isinstance(v, dict)}
         out: dict[str, Any] = {}
         for name, value in values.items():
             if isinstance(value, dict):

@@ -19,6 +19,7 @@ from .areas import (
     MultilabelAUROC,
     MultilabelAveragePrecision,
 )
+from .calibration_error import BinaryCalibrationError, CalibrationError, MulticlassCalibrationError
 from .confusion_matrix import BinaryConfusionMatrix, ConfusionMatrix, MulticlassConfusionMatrix, MultilabelConfusionMatrix
 from .curves import (
     ROC,
@@ -52,8 +53,11 @@ from .fixed_precision_recall import (
     PrecisionAtFixedRecall,
     RecallAtFixedPrecision,
 )
+from .group_fairness import BinaryFairness, BinaryGroupStatRates
+from .hinge import BinaryHingeLoss, HingeLoss, MulticlassHingeLoss
 from .jaccard import BinaryJaccardIndex, JaccardIndex, MulticlassJaccardIndex, MultilabelJaccardIndex
 from .log_auc import BinaryLogAUC, LogAUC, MulticlassLogAUC, MultilabelLogAUC
+from .ranking import MultilabelCoverageError, MultilabelRankingAveragePrecision, MultilabelRankingLoss
 from .rates import (
     Accuracy,
     BinaryAccuracy,
@@ -101,12 +105,16 @@ __all__ = [
     "BinaryAUROC",
     "BinaryAccuracy",
     "BinaryAveragePrecision",
+    "BinaryCalibrationError",
     "BinaryCohenKappa",
     "BinaryConfusionMatrix",
     "BinaryEER",
     "BinaryF1Score",
     "BinaryFBetaScore",
+    "BinaryFairness",
+    "BinaryGroupStatRates",
     "BinaryHammingDistance",
+    "BinaryHingeLoss",
     "BinaryJaccardIndex",
     "BinaryLogAUC",
     "BinaryMatthewsCorrCoef",
@@ -121,18 +129,21 @@ __all__ = [
     "BinarySpecificity",
     "BinarySpecificityAtSensitivity",
     "BinaryStatScores",
+    "CalibrationError",
     "CohenKappa",
     "ConfusionMatrix",
     "ExactMatch",
     "F1Score",
     "FBetaScore",
     "HammingDistance",
+    "HingeLoss",
     "JaccardIndex",
     "LogAUC",
     "MatthewsCorrCoef",
     "MulticlassAUROC",
     "MulticlassAccuracy",
     "MulticlassAveragePrecision",
+    "MulticlassCalibrationError",
     "MulticlassCohenKappa",
     "MulticlassConfusionMatrix",
     "MulticlassEER",
@@ -140,6 +151,7 @@ __all__ = [
     "MulticlassF1Score",
     "MulticlassFBetaScore",
     "MulticlassHammingDistance",
+    "MulticlassHingeLoss",
     "MulticlassJaccardIndex",
     "MulticlassLogAUC",
     "MulticlassMatthewsCorrCoef",
@@ -158,6 +170,7 @@ __all__ = [
     "MultilabelAccuracy",
     "MultilabelAveragePrecision",
     "MultilabelConfusionMatrix",
+    "MultilabelCoverageError",
     "MultilabelEER",
     "MultilabelExactMatch",
     "MultilabelF1Score",
@@ -171,6 +184,8 @@ __all__ = [
     "MultilabelPrecisionAtFixedRecall",
     "MultilabelPrecisionRecallCurve",
     "MultilabelROC",
+    "MultilabelRankingAveragePrecision",
+    "MultilabelRankingLoss",
     "MultilabelRecall",
     "MultilabelRecallAtFixedPrecision",
     "MultilabelSensitivityAtSpecificity",

@@ -127,7 +127,7 @@ class Scores(Input):
             scores = (exact.softmax(1) if self.exclusive else exact.sigmoid()).numpy()
         elif held is preds:
             scores = scores.copy()
-        return scores, mark, not inside if self.decides else None
+        return scores, mark, not inside if self.decides and (self.ignore is None or mark.max() >= 0) else None
 
     def _on_host_slowly(self, strict: bool, preds: Tensor, target: Tensor) -> tuple[np.ndarray, np.ndarray, bool | None]:
         """The same where something is infinite, ignored or impossible."""
@@ -140,7 +140,7 @@ class Scores(Input):
                 f"target {int(y[i, k])} with scores {row} in row {i} is impossible; expected {self._expected}. "
                 "Pass ignore_index for a padding label."
             )
-        return scores.numpy(), mark.numpy(), None if found is None else bool(found)
+        return scores.numpy(), mark.numpy(), None if found is None or not bool(mark.ge(0).any()) else bool(found)
 
     def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
         if isinstance(pieces[0][0], np.ndarray):
@@ -154,9 +154,10 @@ class Scores(Input):
         preds, target = (torch.stack(x) if len(x) > 1 else x[0][None] for x in zip(*pieces))
         scores, mark, bad, found = self._normal(preds, target)
         note(slots, bad, first)
-        if found is not None:
-            slots.logits.add_(found.sum())
-            slots.scored.add_(len(pieces))
+        if found is not None:  # of batches with an element that counts
+            counted = mark.reshape(len(pieces), -1).ge(0).any(1)
+            slots.logits.add_((found & counted).sum())
+            slots.scored.add_(counted.sum())
         return scores, mark
 
     def _rows(self, x: Tensor, columns: bool, batches: int = 0) -> Tensor:
