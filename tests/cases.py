@@ -241,6 +241,37 @@ def padded_yes_no(n: int, g: torch.Generator) -> Batch:
     return preds, target.masked_fill(torch.rand(n, generator=g) < 0.3, -1)
 
 
+def logits(n: int, g: torch.Generator) -> Batch:
+    return torch.randn(n, generator=g), torch.randint(0, 2, (n,), generator=g)
+
+
+def many_logits(n: int, g: torch.Generator) -> Batch:
+    return torch.randn(n, 4, generator=g), torch.randint(0, 2, (n, 4), generator=g)
+
+
+def probabilities(n: int, g: torch.Generator) -> Batch:
+    preds, target = scores(n, g)
+    return preds.softmax(1), target
+
+
+def _told() -> list[Case]:
+    """Metrics that are told whether scores are logits, so that splitting cannot matter."""
+    found = []
+    for said, one, many, classes in ((True, logits, many_logits, scores), (False, yes_no, multilabel, probabilities)):
+        told = {"from_logits": said}
+        found += [
+            Case(f"BinaryAccuracy-{said}", functools.partial(c.BinaryAccuracy, **told), one),
+            Case(f"MultilabelF1Score-{said}", functools.partial(c.MultilabelF1Score, 4, **told), many),
+            Case(f"BinaryAUROC-{said}", functools.partial(c.BinaryAUROC, **told), one, grows=True),
+            Case(f"BinaryROC-{said}", functools.partial(c.BinaryROC, **told), one, grows=True, sized_by_data=True),
+            Case(f"BinaryROC-binned-{said}", functools.partial(c.BinaryROC, 11, **told), one),
+            Case(f"MulticlassAUROC-{said}", functools.partial(c.MulticlassAUROC, 5, **told), classes, grows=True),
+            Case(f"MulticlassAUROC-binned-{said}", functools.partial(c.MulticlassAUROC, 5, thresholds=11, **told), classes),
+            Case(f"MultilabelAUROC-binned-{said}", functools.partial(c.MultilabelAUROC, 4, thresholds=11, **told), many),
+        ]
+    return found
+
+
 def _curves() -> list[Case]:
     """Curves and the areas under them, exact and binned."""
     found = []
@@ -293,6 +324,7 @@ CASES: list[Case] = [
     *_errors(),
     *_agreement(),
     *_curves(),
+    *_told(),
 ]
 
 

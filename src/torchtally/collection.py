@@ -423,7 +423,7 @@ class MetricCollection(nn.Module):
         return frozenset() if read is None else frozenset(id(m) for m, _ in self._shared if m not in read)
 
     def _faults(self, ledger: Ledger) -> list[tuple[str, Fault]]:
-        return [(self._served[j], fault) for j in range(len(ledger.inputs)) if (fault := ledger.fault(j)) is not None]
+        return [(self._served[j], fault) for j in range(len(ledger.inputs)) for fault in ledger.faults_of(j)]
 
     def fetch(self, reset: bool = False) -> Pending:
         """All values as Python numbers in full precision, later: starts what must be sent and copied, and returns at once.
@@ -455,7 +455,7 @@ class MetricCollection(nn.Module):
                     faults.extend((self._name(n), f) for f in m._faults(ledger))
                 elif id(ledger) not in seen:
                     seen.add(id(ledger))
-                    faults.extend((served[j], f) for j in range(len(ledger.inputs)) if (f := ledger.fault(j)) is not None)
+                    faults.extend((served[j], f) for j in range(len(ledger.inputs)) for f in ledger.faults_of(j))
             return self._named({n: values[n] for n in names}), faults
 
         if started is not None:
@@ -484,6 +484,16 @@ class MetricCollection(nn.Module):
             else:
                 values[n] = m.compute()
         return values, faults
+
+    def plot(self, val: Any = None, ax: Any = None, together: bool = False) -> Any:
+        """Draw all values, or `val`: a dict that was computed before, or a list of them, one for each step. Needs matplotlib.
+
+        Gives a list with a figure and axes for each metric, or with `together` one figure and axes for all. `ax`: axes of yours, one for
+        each metric or one for all.
+        """
+        from .plotting.collections import plot_collection
+
+        return plot_collection(self, val, ax, together)
 
     def reset(self) -> None:
         """Forget everything, in all metrics."""

@@ -521,7 +521,7 @@ class Formula(Metric):
             raise named(error, type(self).__name__) from error.__cause__
         value = self._finish(self.value(*(s.totals(slots[i]) for i, s in enumerate(self.statistics))))
         if self.validate_args:
-            faults = [f for j, (i, _) in enumerate(ledger.inputs) if (f := i.faults(slots[len(ledger.keys) + j])) is not None]
+            faults = [f for j, (i, _) in enumerate(ledger.inputs) for f in i.faults(slots[len(ledger.keys) + j])]
             check(type(self).__name__, faults, value)
         return value
 
@@ -546,15 +546,15 @@ def named(error: Exception, name: str) -> Exception:
 
 
 def check_all(faults: list[tuple[str, Fault]], values: Any) -> None:
-    """Report what was kept out, by name. Waits for the device once, and only where there can be faults."""
+    """Report what was wrong with values, by name. Waits for the device once, and only where there can be faults."""
     if not faults:
         return
-    if faults[0][1].count.is_cpu:
-        found = [(name, f) for name, f in faults if int(f.count)]
-        read = [int(x) for _, f in found for x in (f.count, f.first)]
-    else:
-        found = faults
-        read = torch.stack([x for _, f in faults for x in (f.count, f.first)]).tolist()
+    here = [(name, f) for name, f in faults if f.count.is_cpu and int(f.count)]
+    there = [(name, f) for name, f in faults if not f.count.is_cpu]
+    found = here + there
+    read = [int(x) for _, f in here for x in (f.count, f.first)]
+    if there:
+        read += torch.stack([x for _, f in there for x in (f.count, f.first)]).tolist()
     by_name: dict[str, list[tuple[Fault, int, int]]] = {}
     for (name, fault), count, first in zip(found, read[::2], read[1::2]):
         if count:

@@ -118,7 +118,7 @@ class Ledger:
         self.lines = [Line() for _ in self.inputs]
         self.rows: dict[ScalarRows, Line] = {}
         self.unseen: list[tuple[Unseen, list[tuple[int, tuple[int, ...]]]]] = []
-        self.known: dict[int, tuple[int, int]] = {}  # of totals over all ranks: counts and first updates of faults, by input
+        self.known: dict[tuple[int, int], tuple[int, int]] = {}  # of totals over all ranks: counts and first updates of each input's faults
         self._drop()
 
     def _lay_out(self) -> None:
@@ -429,18 +429,21 @@ class Ledger:
         return new
 
     # ---- faults
-    def fault(self, j: int) -> Fault | None:
-        """What input `j` kept out; None where it counts nothing or nobody asks."""
-        fault = self.inputs[j][0].faults(self.views()[len(self.keys) + j]) if self.strict[j] else None
-        if fault is not None and j in self.known:  # the host has read these already
-            count, first = self.known[j]
-            return replace(fault, count=torch.tensor(count), first=torch.tensor(first))
-        return fault
+    def faults_of(self, j: int) -> list[Fault]:
+        """What was wrong with the values of input `j`; nothing where nobody asks."""
+        if not self.strict[j]:
+            return []
+        found = self.inputs[j][0].faults(self.views()[len(self.keys) + j])
+        for n, fault in enumerate(found):
+            if (j, n) in self.known:  # the host has read these already
+                count, first = self.known[j, n]
+                found[n] = replace(fault, count=torch.tensor(count), first=torch.tensor(first))
+        return found
 
     def faults(self, indices: Iterable[int] | None = None) -> list[Fault]:
-        """What was kept out by the inputs of some statistics (all, if None)."""
+        """What was wrong with values of the inputs of some statistics (all, if None)."""
         wanted = None if indices is None else {(s.input, e) for s, e in (self.keys[i] for i in indices)}
-        return [f for j, pair in enumerate(self.inputs) if (wanted is None or pair in wanted) and (f := self.fault(j)) is not None]
+        return [f for j, pair in enumerate(self.inputs) if wanted is None or pair in wanted for f in self.faults_of(j)]
 
 
 class LooseLedger(Ledger):

@@ -7,7 +7,7 @@ import functools
 import inspect
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -238,6 +238,15 @@ class Metric(nn.Module):
         """The value over the states of all ranks. For a stand-in, whose own states it overwrites."""
         self.__dict__.update(self._combined_over(ranks))
         return self.compute()
+
+    def plot(self, val: Any = None, ax: Any = None, *, labels: Sequence[str] | None = None) -> tuple[Any, Any]:
+        """Draw the value, or `val`: a value that was computed before, or a list of them, one for each step. Needs matplotlib.
+
+        `labels` names the classes of a value that has one number for each. Returns the figure and the axes; `ax` draws into axes of yours.
+        """
+        from .plotting.values import values_of
+
+        return values_of(self, val, ax, labels)
 
     # ---- states of users' metrics
     def add_state(self, name: str, default: Tensor | list[Any], dist_reduce_fx: Reduction = None, persistent: bool = False) -> None:

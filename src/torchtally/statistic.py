@@ -87,9 +87,9 @@ class Input:
         (piece,) = pieces
         return piece
 
-    def faults(self, slots: Slots) -> Fault | None:
-        """What was kept out on a device, to be reported when results are read."""
-        return None
+    def faults(self, slots: Slots) -> list[Fault]:
+        """What was wrong with values on a device, by sort, to be reported when results are read."""
+        return []
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from ..statistic import Statistic
 from ..statistics.averages import Average
-from ..statistics.class_counts import ClassCounts, Hits, LabelCounts
+from ..statistics.class_counts import ClassCounts, Hits
 from ..statistics.confusion import Confusion
+from ..statistics.decisions import LabelCounts
 from ..statistics.extremes import Extreme
 from ..statistics.samples import NumberSamples
 from ..statistics.whole_rows import WholeRows

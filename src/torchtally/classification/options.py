@@ -57,6 +57,8 @@ def _problem(option: str, x: Any, options: dict[str, Any]) -> str | None:
         return None if x in ("sigmoid", None) else "'sigmoid' or None"
     if option == "weights":
         return None if x in ("linear", "quadratic", "none", None) else "'linear', 'quadratic', 'none' or None"
+    if option == "from_logits":
+        return None if x is None or isinstance(x, bool) else "True, False or None"
     if option == "beta":
         return None if isinstance(x, int | float) and not isinstance(x, bool) and x > 0 else "a number above 0"
     return None
@@ -87,7 +89,7 @@ class ClassificationTask(Metric):
         for needed, of in (("num_classes", "multiclass"), ("num_labels", "multilabel")):
             if task == of and needed in takes and takes[needed].default is inspect.Parameter.empty and given.get(needed) is None:
                 raise ValueError(f"{cls.__name__}: task is {task!r} but {needed} is missing; expected an integer.")
-        return made(**{k: v for k, v in given.items() if k in takes or k not in cls._order()})
+        return made(**{k: v for k, v in given.items() if k in takes or k not in (*cls._order(), "from_logits")})
 
     @classmethod
     def _order(cls) -> tuple[str, ...]:

@@ -110,8 +110,8 @@ class DeviancePairs(Pairs):
         target = {True: "targets at least 0", False: "targets above 0"}[1 <= self.power < 2]
         return "predictions above 0" + (f" and {target}" if self.power > 0 else "")
 
-    def faults(self, slots: Slots) -> Fault:
-        return Fault(slots.bad, slots.first_bad, f"impossible (expected {self.expected})", f"Check them, or power={self.power}.")
+    def faults(self, slots: Slots) -> list[Fault]:
+        return [Fault(slots.bad, slots.first_bad, f"impossible (expected {self.expected})", f"Check them, or power={self.power}.")]
 
     def outside(self, preds: Tensor, target: Tensor) -> Tensor:
         """Which pairs the deviance is not defined for."""
