@@ -12,6 +12,12 @@ from torch.cuda import _gpu_trace
 SIGN = "called a synchronizing CUDA operation"
 
 
+def _set_mode(mode: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it says of itself that it is a prototype
+        torch.cuda.set_sync_debug_mode(mode)
+
+
 class Waits:
     """How often the host waited while `counted`: by torch's synchronisation warning or its GPU trace, whichever says more.
 
@@ -35,11 +41,11 @@ class Waits:
         self._traced = 0
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            torch.cuda.set_sync_debug_mode("warn")
+            _set_mode("warn")
             try:
                 yield self
             finally:
-                torch.cuda.set_sync_debug_mode("default")
+                _set_mode("default")
                 self.seen = max(self._traced, sum(SIGN in str(w.message) for w in caught))
 
     @contextmanager
@@ -47,9 +53,9 @@ class Waits:
         """Raise at the first line that waits."""
         torch.cuda.synchronize()
         self._traced = 0
-        torch.cuda.set_sync_debug_mode("error")
+        _set_mode("error")
         try:
             yield
         finally:
-            torch.cuda.set_sync_debug_mode("default")
+            _set_mode("default")
         assert not self._traced, f"the GPU trace tells of {self._traced} waits"
