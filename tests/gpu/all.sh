@@ -4,7 +4,7 @@
 # OLD_TORCHMETRICS names a folder to import torchmetrics 1.6.1 from; without it the parts that want it are left out.
 cd "$(dirname "$0")/../.." || exit 2
 out=$1; shift
-parts=${*:-laws catalogue suite predict speed profile bench bench-old bench-loader bench-small}
+parts=${*:-laws catalogue suite predict predict-old speed profile bench bench-old bench-loader bench-small}
 work=$(mktemp -d)
 export PYTHONPATH="$PWD/src:$PYTHONPATH" PYTHONUNBUFFERED=1
 old="$OLD_TORCHMETRICS:$PYTHONPATH"
@@ -35,8 +35,8 @@ part laws 160 "$test tests/gpu -n 6 --deselect tests/gpu/test_catalogue_on_gpu.p
 part catalogue 120 "$python tests/gpu/check_catalogue.py" &
 part suite 170 "OMP_NUM_THREADS=1 $test tests/stalls tests/ranks/test_devices.py tests/test_testing.py tests/test_laws_no_stalls.py -n 7 --dist loadfile --timeout 120 -rf" &
 wait
-part predict 70 "$prediction --all --json $work/predicted.json &
-    [ -n \"\$OLD_TORCHMETRICS\" ] && PYTHONPATH=$old $prediction --torchmetrics 1.6.1 --json $work/predicted-old.json >$work/predict-old.txt 2>&1; wait"
+part predict 70 "$prediction --all --json $work/predicted.json"
+[ -n "$OLD_TORCHMETRICS" ] && part predict-old 70 "PYTHONPATH=$old $prediction --torchmetrics 1.6.1 --json $work/predicted-old.json"
 
 # Timed: one after the other.
 part speed 110 "$python -m benchmarks.gpu --json $work/speed.json"
