@@ -264,9 +264,12 @@ class Formula(Metric):
 
     def _read(self, ledger: Ledger) -> Any:
         """The formula on the totals of a ledger, in full precision."""
+        return self.value(*self._totals(ledger))
+
+    def _totals(self, ledger: Ledger) -> list[Any]:
         ledger.fold()
         views, keys = ledger.views(), ledger.keys
-        return self.value(*(keys[i][0].totals(views[i]) for i in self._mine(ledger)))
+        return [keys[i][0].totals(views[i]) for i in self._mine(ledger)]
 
     def _finish(self, value: Any) -> Any:
         """Rounded once to the dtype of results, in memory of its own."""

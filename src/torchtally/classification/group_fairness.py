@@ -18,7 +18,7 @@ class GroupFormula(Formula):
     """A dict of rates, from the counts of each group."""
 
     entries = ("preds", "target", "groups")
-    higher_is_better = False
+    higher_is_better: bool | None = None
     is_differentiable = False
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
@@ -75,6 +75,8 @@ class BinaryFairness(GroupFormula):
     >>> BinaryFairness(num_groups=2)(tensor([1, 0, 1, 1]), tensor([1, 0, 0, 1]), tensor([0, 0, 1, 1]))
     {'DP_0_1': tensor(0.5000), 'EO_0_0': tensor(1.)}
     """
+
+    higher_is_better = True
 
     def __init__(
         self,
