@@ -1,5 +1,7 @@
 """Updates from other streams, compiled, and captured in a CUDA graph give the values of plain ones on the CPU."""
 
+import threading
+
 import pytest
 import torch
 from cases import batches as case_batches
@@ -34,21 +36,44 @@ def busy(cycles=20_000_000):
 
 @COLLECTIONS
 def test_updates_on_one_stream_are_read_on_another(gpu, make, batch):
+    """Nobody orders the streams: the totals do that themselves."""
     host = batches(batch, 100)
     tally = make().to("cuda").set_dtype(torch.float64)
-    side, here = torch.cuda.Stream(), torch.cuda.current_stream()
-    for done, b in enumerate(host, 1):
-        data = on_gpu(b)
-        side.wait_stream(here)
+    data = [on_gpu(b) for b in host]
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    for done, b in enumerate(data, 1):
         with torch.cuda.stream(side):
             if done % 40 == 0:
                 busy()
-            tally.update(**data)
-            for x in data.values():
+            tally.update(**b)
+            for x in b.values():
                 x.zero_()  # callers may overwrite theirs at once
-        here.wait_stream(side)
         if done in (50, 100):
             assert_equal([x.cpu() for x in leaves(tally.compute())], on_cpu(make, host[:done]))
+
+
+@COLLECTIONS
+def test_one_thread_reads_while_another_updates(gpu, make, batch):
+    host = batches(batch, 10)
+    tally, data = make().to("cuda"), [on_gpu(b) for b in host]
+    torch.cuda.synchronize()
+    seen, over = [], threading.Event()
+
+    def read():
+        with torch.cuda.stream(torch.cuda.Stream()):
+            while not (seen and over.is_set()):
+                seen.append(tally.fetch().result())
+
+    reader = threading.Thread(target=read)
+    tally.update(**data[0])  # so that there is something to read
+    reader.start()
+    for b in data[1:] * 20:
+        tally.update(**b)
+    over.set()
+    reader.join()
+    want = on_cpu(make, [host[0], *host[1:] * 20])
+    assert_equal([torch.as_tensor(x, dtype=torch.float64) for x in tally.fetch().result().values()], want)
 
 
 @COLLECTIONS
