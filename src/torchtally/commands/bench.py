@@ -35,7 +35,7 @@ def command(
         option("Predict for this device: a40, a100, h100, h200, l4, t4, rtx4090 or a file (docs/cost-model.md); may be given several times. Default: a40 without CUDA. none: do not."),
     ] = None,
     model: Annotated[str | None, option("resnet18 or small.", group=TRAINED)] = None,
-    data: Annotated[str | None, option("fake (random images) or digits (scikit-learn's real ones). Default: digits where the CPU is measured.", group=TRAINED)] = None,
+    data: Annotated[str | None, option("fake (random images), digits (scikit-learn's real ones) or ready (a few batches that lie ready: no loader). Default: digits where the CPU is measured.", group=TRAINED)] = None,
     batch: Annotated[int | None, option("Images per step and process.", group=TRAINED)] = None,
     steps: Annotated[int | None, option("Timed steps per variant, rounded up to whole log intervals.", group=TRAINED)] = None,
     log_interval: Annotated[int | None, option("Steps between two readings of the metrics.", group=TRAINED)] = None,
