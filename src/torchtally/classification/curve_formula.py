@@ -190,9 +190,9 @@ class Drawn:
         if self.keep is None:
             return self.whole()
         assert self.keep_at is not None
-        pairs = (self.x, self.keep), (self.y, self.keep), (self.at, self.keep_at)
-        found = tuple([x[keep] for x, keep in zip(xs, keeps)] for xs, keeps in pairs)
-        return found if self.shape == "list" else tuple(x[0] for x in found)  # type: ignore[return-value]
+        x, y = _kept(self.keep, self.x, self.y)
+        (at,) = _kept(self.keep_at, self.at)
+        return (x, y, at) if self.shape == "list" else (x[0], y[0], at[0])
 
     def unfinished(self) -> Any:
         """What can be copied to a host that cuts."""
@@ -208,6 +208,15 @@ class Drawn:
             return Drawn(x, y, at[:, :length], keep.bool(), keep_at[:, :length].bool(), shape).cut()
 
         return Unfinished(torch.stack(parts), finish)
+
+
+def _kept(keep: Tensor, *tables: Tensor) -> list[list[Tensor]]:
+    """The rows of tables with what stays. Reads how many do."""
+    row, column = keep.nonzero().unbind(1)
+    if len(keep) == 1:
+        return [[x[0][column]] for x in tables]
+    lengths = keep.sum(1).tolist()
+    return [list(x[row, column].split(lengths)) for x in tables]
 
 
 class DrawnFormula(CurveFormula):
