@@ -4,6 +4,7 @@ import pytest
 import torch
 from cases import CASES, batches
 from test_laws import as_numbers, assert_equal, fed, leaves
+from torch.utils import _pytree as pytree
 
 from torchtally.stalls import pretend_cuda
 from torchtally.testing import assert_no_stalls
@@ -38,8 +39,7 @@ def test_never_waits(case):
     pending = pending or metric.fetch()
     want = fed(case, host).compute()
     got = pending.result()
-    numbers = got if isinstance(want, tuple) else (got,)
-    assert_equal(as_numbers([torch.as_tensor(x) for x in numbers]), as_numbers(want), 1e-6)
+    assert_equal(as_numbers([torch.as_tensor(x) for x in pytree.tree_leaves(got)]), as_numbers(want), 1e-6)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)

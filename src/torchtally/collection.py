@@ -17,6 +17,7 @@ from . import distributed
 from .apart import Call, Forwarded, mergeable, update_all
 from .faults import Fault
 from .formula import Formula, check_all, named, wants_grad
+from .guard import Guard, guarded
 from .ledger import Ledger, LooseLedger
 from .metric import Metric, _opened, _saving, _valid_part, parameters_of, required_of, saving_all
 from .pending import Pending
@@ -70,7 +71,9 @@ class MetricCollection(nn.Module):
         for name, x in (("prefix", prefix), ("postfix", postfix)):
             if x is not None and not isinstance(x, str):
                 raise ValueError(f"MetricCollection: {name} is {x!r}; expected a string or None.")
-        self.__dict__.update(prefix=prefix, postfix=postfix, _plans={}, ledger=Ledger(), together=Together("MetricCollection"))
+        self.__dict__.update(
+            prefix=prefix, postfix=postfix, _plans={}, ledger=Ledger(), together=Together("MetricCollection"), _guard=Guard()
+        )
         self._put(_members(metrics, additional_metrics))
 
     _modules: dict[str, Any]  # type: ignore[assignment]  # nn.Module admits None; here every member is a metric
@@ -83,6 +86,8 @@ class MetricCollection(nn.Module):
     _plans: dict[tuple[Any, ...], _Feed]
     _shared: list[tuple[Formula, list[int]]]
     _served: list[str]
+    _places: dict[str, list[tuple[str, tuple[int, str]]]] | None  # of each member: name in a state_dict, part and slot
+    _guard: Guard  # of all members, too
 
     def add_metrics(
         self,
@@ -92,6 +97,7 @@ class MetricCollection(nn.Module):
         """More members, in any of the forms the constructor takes."""
         self._put(_members(metrics, additional_metrics))
 
+    @guarded
     def _put(self, members: Iterable[tuple[str, Metric]]) -> None:
         new: dict[str, Metric] = {}
         for name, metric in members:
@@ -111,13 +117,16 @@ class MetricCollection(nn.Module):
         self.together.forget()
         for m in self.modules():
             if isinstance(m, Metric):
-                m.__dict__["_collection"] = weakref.ref(self)
+                m.__dict__.update(_guard=self._guard, _collection=weakref.ref(self))
+            elif isinstance(m, MetricCollection):
+                m.__dict__["_guard"] = self._guard
 
     # ---- sharing
     def _formulas(self) -> list[Formula]:
         """Members whose totals can lie in the shared ledger."""
         return [m for m in dict.fromkeys(self._modules.values()) if isinstance(m, Formula) and m.plain]
 
+    @guarded
     def _share(self) -> None:
         """One ledger for all members that have seen nothing yet; the others keep their own."""
         formulas = self._formulas()
@@ -175,7 +184,7 @@ class MetricCollection(nn.Module):
                 fed.setdefault(i, (i, statistic, key[1], positions))
         self.ledger.members = members
         self.ledger.strict = strict
-        self.__dict__.update(_fed=[fed[i] for i in sorted(fed)], _apart=apart, _plans={})
+        self.__dict__.update(_fed=[fed[i] for i in sorted(fed)], _apart=apart, _plans={}, _places=None)
         self.__dict__["_shared"] = [
             (m, self.ledger.members_of(m.needs()))
             for m in dict.fromkeys(self._modules.values())
@@ -226,6 +235,8 @@ class MetricCollection(nn.Module):
     def _feed(self, ledger: Ledger, args: tuple[Any, ...], kwargs: dict[str, Any], apart: Callable[[list[Call]], Any]) -> Any:
         """Add a batch to a ledger laid out as ours, and to the members apart as `apart` does: all or nothing."""
         compiling = torch.compiler.is_compiling()
+        if not ledger.on_cpu:
+            ledger.meet()
         plan = None if compiling else self._plans.get((len(args), *kwargs))  # a trace plans afresh
         if plan is None:
             plan = self._plan(len(args), tuple(kwargs))
@@ -304,6 +315,13 @@ class MetricCollection(nn.Module):
         """
         if "valid" in kwargs and not self._takes_valid():
             return self._update_valid(kwargs.pop("valid"), args, kwargs)
+        if torch.compiler.is_compiling():
+            self._update_here(args, kwargs)
+        else:
+            with self._guard:
+                self._update_here(args, kwargs)
+
+    def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self.ledger.left or self.ledger.emptied:
             self._regroup()
         self._feed(self.ledger, args, kwargs, update_all)
@@ -312,6 +330,7 @@ class MetricCollection(nn.Module):
         """Whether a member's own update has an entry of that name."""
         return any("valid" in (m._entries.get(p, p) for p in parameters_of(type(m))) for m in self._modules.values())
 
+    @guarded
     def _update_valid(self, valid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         values = [*args, *kwargs.values()]
         found = rows_of(valid, values, "MetricCollection")
@@ -338,6 +357,12 @@ class MetricCollection(nn.Module):
         """The values on this batch, which is also accumulated, in one pass. A mask of valid rows on a device is waited for."""
         if "valid" in kwargs and not self._takes_valid():
             args, kwargs = _valid_part("MetricCollection", kwargs.pop("valid"), args, kwargs)
+        if torch.compiler.is_compiling() or any(getattr(m, "dist_sync_on_step", False) for m in self.modules()):
+            return self._forward_here(args, kwargs)  # a thread that waits for other ranks must hold nothing
+        with self._guard:
+            return self._forward_here(args, kwargs)
+
+    def _forward_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         if self.ledger.left or self.ledger.emptied:
             self._regroup()
         followed = self._followed() if wants_grad(args, kwargs) else ()
@@ -382,9 +407,11 @@ class MetricCollection(nn.Module):
     def compute(self) -> dict[str, Any]:
         """All values over everything seen since the last reset, by name."""
         read = self._read_ranks()
-        total = self._total(read)
-        shared = self._values(total, self._unread(read)) if total is not None else {}
-        values = {n: m._finish(shared[id(m)]) if id(m) in shared else m.compute() for n, m in self._modules.items()}
+        with self._guard:
+            total = self._total(read)
+            found = self._values(total, self._unread(read)) if total is not None else {}
+            shared = {id(m): m._finish(found[id(m)]) for m in self._modules.values() if id(m) in found}
+        values = {n: shared[id(m)] if id(m) in shared else m.compute() for n, m in self._modules.items()}
         out = self._named(values)
         if shared and total is not None:
             check_all(self._faults(total), out)
@@ -424,8 +451,9 @@ class MetricCollection(nn.Module):
         return frozenset() if read is None else frozenset(id(m) for m, _ in self._shared if m not in read)
 
     def _faults(self, ledger: Ledger) -> list[tuple[str, Fault]]:
-        return [(self._served[j], fault) for j in range(len(ledger.inputs)) if (fault := ledger.fault(j)) is not None]
+        return [(self._served[j], fault) for j in range(len(ledger.inputs)) for fault in ledger.faults_of(j)]
 
+    @guarded
     def fetch(self, reset: bool = False) -> Pending:
         """All values as Python numbers in full precision, later: starts what must be sent and copied, and returns at once.
 
@@ -458,7 +486,7 @@ class MetricCollection(nn.Module):
                     faults.extend((self._name(n), f) for f in m._faults(ledger))
                 elif id(ledger) not in seen:
                     seen.add(id(ledger))
-                    faults.extend((served[j], f) for j in range(len(ledger.inputs)) if (f := ledger.fault(j)) is not None)
+                    faults.extend((served[j], f) for j in range(len(ledger.inputs)) for f in ledger.faults_of(j))
             return self._named({n: values[n] for n in names}), faults
 
         if started is not None:
@@ -499,6 +527,17 @@ class MetricCollection(nn.Module):
                 faults += [(self._name(n), f) for f in m._faults(ledger)]
         return values, faults
 
+    def plot(self, val: Any = None, ax: Any = None, together: bool = False) -> Any:
+        """Draw all values, or `val`: a dict that was computed before, or a list of them, one for each step. Needs matplotlib.
+
+        Gives a list with a figure and axes for each metric, or with `together` one figure and axes for all. `ax`: axes of yours, one for
+        each metric or one for all.
+        """
+        from .plotting.collections import plot_collection
+
+        return plot_collection(self, val, ax, together)
+
+    @guarded
     def reset(self) -> None:
         """Forget everything, in all metrics."""
         for m in dict.fromkeys(self._modules.values()):
@@ -512,6 +551,7 @@ class MetricCollection(nn.Module):
         self.ledger.reset()
         self.together.forget()
 
+    @guarded
     def merge_state(self, other: MetricCollection | Mapping[str, Any] | str | os.PathLike[str]) -> None:
         """Add what another collection of the same metrics has seen: the collection, its `state_dict`, or a file of `torchtally.save`."""
         other = _opened(other)
@@ -577,6 +617,7 @@ class MetricCollection(nn.Module):
         return dict(enumerate(groups.values()))
 
     # ---- being a module
+    @guarded
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         """Move the shared totals first, so that members find them moved and stay."""
         with torch.inference_mode(False):
@@ -610,25 +651,33 @@ class MetricCollection(nn.Module):
             self.reset()
         return found
 
+    @guarded
     def _all_states(self) -> Any:
         """What `super().state_dict()` gives, in a tenth of the time: shared slots are copied once."""
         out: Any = OrderedDict()
         out._metadata = OrderedDict([("", {"version": self._version})])
+        ledger = self.ledger
+        ledger.fold()
+        views, updates = ledger.views(), torch.tensor(ledger.updates)
         copies: dict[tuple[int, str], Any] = {}
-        self.ledger.fold()
+        places = self._places
+        if places is None:
+            shared = ((n, m) for n, m in self._modules.items() if isinstance(m, Formula) and m.ledger is ledger)
+            places = {n: [(f"{n}.{key}", place) for key, place in m._places(ledger).items()] for n, m in shared}
+            self.__dict__["_places"] = places
         for name, m in self._modules.items():
             out._metadata[name] = {"version": m._version}
-            if not (isinstance(m, Formula) and m.ledger is self.ledger and not m.emptied):
+            if not (isinstance(m, Formula) and m.ledger is ledger and not m.emptied):
                 m._save_to_state_dict(out, f"{name}.", False)
                 continue
-            for n, (slots, slot) in m._named_slots(self.ledger).items():
-                place = id(slots), slot
+            for key, place in places[name]:
                 if place not in copies:
-                    copies[place] = map_tensors(getattr(slots, slot), lambda t: t.detach().clone())
-                out[f"{name}.{n}"] = copies[place]
-            out[f"{name}.updates"] = torch.tensor(m.update_count)
+                    copies[place] = map_tensors(getattr(views[place[0]], place[1]), Tensor.clone)
+                out[key] = copies[place]
+            out[f"{name}.updates"] = updates
         return out
 
+    @guarded
     def _load_from_state_dict(
         self,
         state_dict: dict[str, Any],
@@ -680,6 +729,8 @@ class MetricCollection(nn.Module):
     def _named(self, values: dict[str, Any]) -> dict[str, Any]:
         """With prefix and postfix; a value that is a dict is spread out, under the member's name where names would clash."""
         inner = [k for v in values.values() if isinstance(v, dict) for k in v]
+        if not inner and not self.prefix and not self.postfix:
+            return {n: v for n, v in values.items() if not isinstance(v, dict)}
         out: dict[str, Any] = {}
         for name, value in values.items():
             if isinstance(value, dict):

@@ -140,18 +140,21 @@ class Channel:
         kind = next(iter(backends))
         return torch.device(kind, torch.get_device_module(kind).current_device())
 
-    def run(self, flight: Flight, timeout: float | None) -> Any:
-        """The result of a read, started now or left unfinished by an earlier time-out. Another that was left so is finished first."""
+    def run(self, begin: Callable[[], Flight], timeout: float | None, late: Flight | None = None) -> Any:
+        """The result of a read: that of `late`, left unfinished by an earlier time-out, or of a new one, for which `begin` is called.
+
+        Another that was left unfinished is finished first, as it is on the other ranks.
+        """
         with self._lock:
             deadline = None if timeout is None else time.monotonic() + timeout
-            flight.limit = timeout
-            before, self._unfinished = self._unfinished, None
-            if before is not None and before is not flight and before.failed is None:
-                self._unfinished = before
+            before = self._unfinished
+            if before is not None and before is not late and before.failed is None:
+                before.limit = timeout
                 before.finish(deadline)
+            self._unfinished = None
+            flight = begin() if late is None else late
+            flight.limit = timeout
             self._unfinished = flight
-            if not flight.started:
-                flight.start()
             result = flight.finish(deadline)
             self._unfinished = None
             return result

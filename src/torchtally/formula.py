@@ -13,6 +13,7 @@ from torch import Tensor
 
 from . import distributed
 from .faults import Fault, report
+from .guard import guarded
 from .ledger import Clock, Key, Ledger, LooseLedger
 from .metric import Metric, _opened, _saving, _seen, parameters_of, required_of
 from .pending import Pending
@@ -77,7 +78,18 @@ class Formula(Metric):
     def _add(self, *batch: Any, valid: Any = None) -> None:
         """Feed a batch to the statistics: everything is checked before anything is written."""
         if valid is not None:
-            return self._update_valid(valid, batch)
+            self._update_valid(valid, batch)
+        elif torch.compiler.is_compiling():
+            self._add_here(batch)
+        else:
+            guard = self._guard
+            guard.acquire()  # half the price of a with statement
+            try:
+                self._add_here(batch)
+            finally:
+                guard.release()
+
+    def _add_here(self, batch: tuple[Any, ...]) -> None:
         if self.ledger.shared:
             self._leave()
         self._write(self._taken(batch))
@@ -85,6 +97,8 @@ class Formula(Metric):
     def _taken(self, batch: tuple[Any, ...]) -> list[Any]:
         """A batch checked and reduced to pieces; nothing is written."""
         ledger = self.ledger
+        if not ledger.on_cpu:
+            ledger.meet()
         if not ledger.followed:
             batch = tuple([x.detach() if isinstance(x, Tensor) and x.requires_grad else x for x in batch])
         try:
@@ -102,6 +116,7 @@ class Formula(Metric):
             ledger.add(j, key, piece)
         ledger.tick(torch.compiler.is_compiling())
 
+    @guarded
     def _update_valid(self, valid: Any, batch: tuple[Any, ...]) -> None:
         """Add the rows of a batch that count."""
         if self.ledger.shared:
@@ -128,9 +143,10 @@ class Formula(Metric):
 
         Gradients flow to it where the metric is differentiable; what is accumulated is detached.
         """
-        batch = self._share_of(*args, **kwargs)
-        self.ledger.absorb(batch, 1)  # before the value: a failed value loses nothing
-        return self._value_of(batch)
+        with self._held(waits=self.dist_sync_on_step):
+            batch = self._share_of(*args, **kwargs)
+            self.ledger.absorb(batch, 1)  # before the value: a failed value loses nothing
+            return self._value_of(batch)
 
     shares = True
     """Whether what a batch adds can be taken apart first and then absorbed."""
@@ -197,6 +213,7 @@ class Formula(Metric):
         names = tuple(self._entries.get(e, e) for e in self.entries)
         return [(s, names) for s in self.statistics]
 
+    @guarded
     def bind(self, **entries: str) -> Any:
         ledger = self._leave() if self.ledger.shared else self.ledger
         super().bind(**entries)
@@ -224,6 +241,7 @@ class Formula(Metric):
         shared.emptied -= empty
         return ledger
 
+    @guarded
     def reset(self) -> None:
         """Forget everything. A shared ledger is cleared when the last of its members is reset; until then this one reads as empty."""
         ledger = self.ledger
@@ -249,9 +267,12 @@ class Formula(Metric):
 
     def _read(self, ledger: Ledger) -> Any:
         """The formula on the totals of a ledger, in full precision."""
+        return self.value(*self._totals(ledger))
+
+    def _totals(self, ledger: Ledger) -> list[Any]:
         ledger.fold()
         views, keys = ledger.views(), ledger.keys
-        return self.value(*(keys[i][0].totals(views[i]) for i in self._mine(ledger)))
+        return [keys[i][0].totals(views[i]) for i in self._mine(ledger)]
 
     def _finish(self, value: Any) -> Any:
         """Rounded once to the dtype of results, in memory of its own."""
@@ -266,21 +287,30 @@ class Formula(Metric):
         return value
 
     def _round(self, x: Tensor) -> Tensor:
-        return x.to(self._dtype or torch.get_default_dtype()) if x.is_floating_point() else x
+        if not x.is_floating_point():
+            return x
+        dtype = self._dtype or torch.get_default_dtype()
+        return x.float() if dtype is torch.float32 else x.to(dtype)  # .float() takes half the time of .to()
 
     def _faults(self, ledger: Ledger) -> list[Fault]:
         return ledger.faults(self._mine(ledger)) if self.validate_args else []
 
     def _whole(self) -> Ledger:
         """The ledger to read: of all ranks, reduced once for all its readers until the next update, or this rank's own."""
-        if self._to_sync():
-            if self.dist_sync_fn is not None:
-                return gathered_by(self.dist_sync_fn, self._alone(), self.process_group)
-            read = self._read_ranks(self.process_group)
-            if read is not None:
-                return read.ledger_of(self)
+        return self._of_ranks() or self._own()
+
+    def _of_ranks(self) -> Ledger | None:
+        if not self._to_sync():
+            return None
+        if self.dist_sync_fn is not None:
+            return gathered_by(self.dist_sync_fn, self._alone(), self.process_group)
+        read = self._read_ranks(self.process_group)
+        return None if read is None else read.ledger_of(self)
+
+    def _own(self) -> Ledger:
         return self.ledger.scratch() if self.emptied else self.ledger
 
+    @guarded
     def _alone(self) -> Ledger:
         """The totals of this metric and no other."""
         if self.emptied:
@@ -294,11 +324,14 @@ class Formula(Metric):
 
     def compute(self) -> Any:
         """The value over everything seen since the last reset, on all ranks."""
-        ledger = self._whole()
-        value = self._finish(self._read(ledger))
+        ledger = self._of_ranks()
+        with self._held():
+            ledger = ledger or self._own()
+            value = self._finish(self._read(ledger))
         check(type(self).__name__, self._faults(ledger), value)
         return value
 
+    @guarded
     def fetch(self, reset: bool = False) -> Pending:
         """The value as Python numbers in full precision, later: starts what must be sent and copied, and returns at once.
 
@@ -332,6 +365,7 @@ class Formula(Metric):
         now = self._evaluated(self._whole())
         return lambda: now
 
+    @guarded
     def merge_state(self, other: Metric | dict[str, Any] | str | os.PathLike[str]) -> None:
         """Add what another metric of the same class and configuration has seen: itself, its `metric_state` or `state_dict`, or a saved file."""
         other = _opened(other)
@@ -367,8 +401,10 @@ class Formula(Metric):
         gather, group = dist_sync_fn or self.dist_sync_fn, process_group if process_group is not None else self.process_group
         total = gathered_by(gather, self._alone(), group) if gather is not None else self._over_ranks(self._alone(), group)
         total.shared = False
-        self.__dict__.update(_cache=self.ledger, ledger=total, _is_synced=True)
+        with self._held():
+            self.__dict__.update(_cache=self.ledger, ledger=total, _is_synced=True)
 
+    @guarded
     def unsync(self, should_unsync: bool = True) -> None:
         if not should_unsync:
             return
@@ -392,23 +428,27 @@ class Formula(Metric):
         self.__dict__["_dtype"] = getattr(torch, dst_type) if isinstance(dst_type, str) else dst_type
         return self
 
+    @guarded
     def _move(self, device: torch.device) -> None:
         ledger = self._leave() if self.ledger.shared else self.ledger
         ledger.to(device)
 
-    def _named_slots(self, ledger: Ledger) -> dict[str, tuple[Slots, str]]:
-        """Name in a state_dict → slot of a ledger: slot names, with the statistic's before them where a metric has several."""
-        views, indices = ledger.views(), self._mine(ledger)
+    def _places(self, ledger: Ledger) -> dict[str, tuple[int, str]]:
+        """Name in a state_dict → part of a ledger and slot: slot names, with the statistic's before them where a metric has several."""
         many = len(self.statistics) > 1
-        named = {}
-        for i in indices:
+        places = {}
+        for i in self._mine(ledger):
             statistic, entries = ledger.keys[i]
             for name in statistic.slots():
-                named[f"{statistic.label}.{name}" if many else name] = views[i], name
+                places[f"{statistic.label}.{name}" if many else name] = i, name
             j = len(ledger.keys) + ledger.inputs.index((statistic.input, entries))
             for name in statistic.input.slots():
-                named[name] = views[j], name
-        return named
+                places[name] = j, name
+        return places
+
+    def _named_slots(self, ledger: Ledger) -> dict[str, tuple[Slots, str]]:
+        views = ledger.views()
+        return {name: (views[part], slot) for name, (part, slot) in self._places(ledger).items()}
 
     @property
     def metric_state(self) -> dict[str, Any]:
@@ -424,6 +464,7 @@ class Formula(Metric):
             return {}
         return {**map_tensors(self.metric_state, _own), "updates": torch.tensor(self.update_count)}
 
+    @guarded
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         for name, x in self._saved().items():
             destination[prefix + name] = x
@@ -445,6 +486,7 @@ class Formula(Metric):
             else:
                 mine[:] = [x.detach().clone().to(ledger.device) for x in theirs]
 
+    @guarded
     def _load_from_state_dict(
         self,
         state_dict: dict[str, Any],
@@ -519,6 +561,8 @@ class Formula(Metric):
         try:
             for j, (pair, feeds) in enumerate(zip(ledger.inputs, ledger.feeds)):
                 _, piece = pair[0].take(self.validate_args, *batch)
+                if piece is None:
+                    continue
                 own = slots[len(ledger.keys) + j]
                 normal = pair[0].settle(own, [piece], 1)
                 for i in feeds:
@@ -530,7 +574,7 @@ class Formula(Metric):
             raise named(error, type(self).__name__) from error.__cause__
         value = self._finish(self.value(*(s.totals(slots[i]) for i, s in enumerate(self.statistics))))
         if self.validate_args:
-            faults = [f for j, (i, _) in enumerate(ledger.inputs) if (f := i.faults(slots[len(ledger.keys) + j])) is not None]
+            faults = [f for j, (i, _) in enumerate(ledger.inputs) for f in i.faults(slots[len(ledger.keys) + j])]
             check(type(self).__name__, faults, value)
         return value
 
@@ -555,15 +599,15 @@ def named(error: Exception, name: str) -> Exception:
 
 
 def check_all(faults: list[tuple[str, Fault]], values: Any) -> None:
-    """Report what was kept out, by name. Waits for the device once, and only where there can be faults."""
+    """Report what was wrong with values, by name. Waits for the device once, and only where there can be faults."""
     if not faults:
         return
-    if faults[0][1].count.is_cpu:
-        found = [(name, f) for name, f in faults if int(f.count)]
-        read = [int(x) for _, f in found for x in (f.count, f.first)]
-    else:
-        found = faults
-        read = torch.stack([x for _, f in faults for x in (f.count, f.first)]).tolist()
+    here = [(name, f) for name, f in faults if f.count.is_cpu and int(f.count)]
+    there = [(name, f) for name, f in faults if not f.count.is_cpu]
+    found = here + there
+    read = [int(x) for _, f in here for x in (f.count, f.first)]
+    if there:
+        read += torch.stack([x for _, f in there for x in (f.count, f.first)]).tolist()
     by_name: dict[str, list[tuple[Fault, int, int]]] = {}
     for (name, fault), count, first in zip(found, read[::2], read[1::2]):
         if count:

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from .faults import Fault
-from .statistic import Input, Number, Piece, Slot, Slots, Statistic, loose
+from .guard import follow, stream_of
+from .statistic import Input, Number, Piece, Slots, Statistic, loose, neutral
 from .statistics.averages import ScalarRows
 from .transfer import to_host
 from .valid import Unseen
@@ -37,7 +39,7 @@ def combine(how: str, into: Tensor, other: Tensor) -> None:
 
 def _buffer(size: int, dtype: torch.dtype, how: str, device: torch.device) -> Tensor:
     """A buffer of neutral numbers."""
-    fill = Slot((), dtype, how).neutral
+    fill = neutral(how, dtype)
     if device.type == "cpu" and size * dtype.itemsize >= 1 << 22 and dtype in (torch.int64, torch.float64):
         # NumPy asks for huge pages: scattered counts into a large table are then twice as fast.
         return torch.from_numpy(np.full(size, fill, dtype=np.int64 if dtype is torch.int64 else np.float64))
@@ -109,6 +111,7 @@ class Ledger:
         if self.device.type == "cuda" and self.device.index is None and torch.cuda.is_available():
             self.device = torch.device("cuda", torch.cuda.current_device())
         self.on_cpu = self.device.type == "cpu"
+        self.stream = stream_of(self.device)  # that used the totals last
         self._lay_out()
         with torch.inference_mode(False):
             self.flats = {g: _buffer(size, *g, self.device) for g, size in self.sizes.items()}
@@ -118,7 +121,7 @@ class Ledger:
         self.lines = [Line() for _ in self.inputs]
         self.rows: dict[ScalarRows, Line] = {}
         self.unseen: list[tuple[Unseen, list[tuple[int, tuple[int, ...]]]]] = []
-        self.known: dict[int, tuple[int, int]] = {}  # of totals over all ranks: counts and first updates of faults, by input
+        self.known: dict[tuple[int, int], tuple[int, int]] = {}  # of totals over all ranks: counts and first updates of each input's faults
         self._drop()
 
     def _lay_out(self) -> None:
@@ -136,6 +139,8 @@ class Ledger:
             start = self.sizes.get(group, 0)
             self.place[i, name] = group, start, slot.shape
             self.sizes[group] = start + prod(slot.shape)
+        self.counts = [[n for n, slot in i.slots().items() if slot.combine == "sum"] for i, _ in self.inputs]  # what inputs count: faults
+        self.neutrals = {(dtype, how): neutral(how, dtype) for dtype, how in self.sizes}
 
     # ---- views
     def _drop(self) -> None:
@@ -145,10 +150,11 @@ class Ledger:
 
     def __getstate__(self) -> dict[str, Any]:
         self.fold()
-        return {k: v for k, v in self.__dict__.items() if k not in ("_views", "_scratch", "reduced")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_views", "_scratch", "reduced", "stream")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self.stream = stream_of(self.device)
         self._drop()
 
     def views(self) -> list[Slots]:
@@ -181,6 +187,25 @@ class Ledger:
         """Places of some keys."""
         return [self.keys.index(k) for k in keys]
 
+    # ---- streams
+    def meet(self) -> None:
+        """Order what the device is asked next after what other streams were asked to do with the totals. To be called before they are used."""
+        if not torch.compiler.is_compiling() and self.stream is not None:
+            self.stream = follow(self.stream, self.device, self._held)
+
+    def _held(self) -> list[Any]:
+        """All memory on the device that holds totals, or what waits to join them."""
+        waiting = [line.pieces for line in (*self.lines, *self.rows.values())]
+        return pytree.tree_leaves(
+            [
+                list(self.flats.values()),
+                self.clock.ticks,
+                list(self.samples.values()),
+                waiting,
+                [unseen.values for unseen, _ in self.unseen],
+            ]
+        )
+
     # ---- adding
     def accept(self, j: int, values: Iterable[Any], name: str) -> None:
         """Raise where a tensor of a batch for input `j` lies on another device."""
@@ -194,8 +219,10 @@ class Ledger:
                     f"Move the metric with .to({str(x.device)!r}) before the first update, or the tensor with .to({str(self.device)!r})."
                 )
 
-    def add(self, j: int, key: Hashable, piece: Piece) -> None:
+    def add(self, j: int, key: Hashable, piece: Piece | None) -> None:
         """Add a piece taken by input `j` for the update under way."""
+        if piece is None:
+            return
         if key is None:
             self._settle(j, [piece], self.clock.now)
             return
@@ -243,6 +270,7 @@ class Ledger:
 
     def wait_for(self, mask: Tensor, values: Sequence[Any], takes: list[tuple[int, tuple[int, ...]]]) -> None:
         """Add a batch, given to inputs `takes`, when the mask of its rows has come to the host."""
+        self.meet()
         self.unseen.append((Unseen(mask, values, self.clock.count + 1), takes))
         self.tick(False)
         while self.unseen and (self.unseen[0][0].here or len(self.unseen) > ROOM):
@@ -271,6 +299,7 @@ class Ledger:
 
     def fold(self) -> None:
         """Let everything that waits join the buffers, so that they hold the totals."""
+        self.meet()
         with torch.no_grad():
             while self.unseen:
                 self._see()
@@ -302,18 +331,19 @@ class Ledger:
                 else:
                     values[start] = (np.maximum if group[1] == "max" else np.minimum)(values[start], value)
             return
-        size, empty = max(found) + 1, Slot((), *group).neutral
+        size, empty = max(found) + 1, self.neutrals[group]
         # From pinned memory, so that the copy need not wait for the device.
         part = torch.tensor([found.get(i, empty) for i in range(size)], dtype=group[0], pin_memory=flat.is_cuda)
         combine(group[1], flat[:size], part.to(self.device, non_blocking=True))
 
     # ---- whole ledgers
     def reset(self) -> None:
+        self.meet()
         self.clock.reset()
         self.emptied, self.reduced = 0, None
         self.generation += 1
-        for (dtype, how), flat in self.flats.items():
-            flat.fill_(Slot((), dtype, how).neutral)
+        for group, flat in self.flats.items():
+            flat.fill_(self.neutrals[group])
         for pieces in self.samples.values():
             pieces.clear()
         for line in [*self.lines, *self.rows.values()]:
@@ -327,7 +357,7 @@ class Ledger:
         if self.device != device:
             self.fold()
             self._replace(lambda x: x.to(device))
-            self.device, self.on_cpu = device, device.type == "cpu"
+            self.device, self.on_cpu, self.stream = device, device.type == "cpu", stream_of(device)
 
     def _replace(self, copy: Callable[[Tensor], Tensor]) -> None:
         """New buffers in place of the old."""
@@ -407,6 +437,7 @@ class Ledger:
 
     def restore(self, kept: Ledger) -> None:
         """Back to the totals of an earlier `frozen()` of this ledger."""
+        self.meet()
         with torch.no_grad():
             for group, flat in self.flats.items():
                 flat.copy_(kept.flats[group])
@@ -437,7 +468,7 @@ class Ledger:
         new = Ledger.__new__(Ledger)
         new.__dict__.update(self.__dict__)
         if device is not None:
-            new.device, new.on_cpu = device, device.type == "cpu"
+            new.device, new.on_cpu, new.stream = device, device.type == "cpu", stream_of(device)
         new.flats, new.samples, new.known, new.unseen = flats, samples, {}, []
         new.lanes, new.lines, new.rows = [s.lane() for s, _ in self.keys], [Line() for _ in self.inputs], {}
         with torch.inference_mode(False):
@@ -449,18 +480,24 @@ class Ledger:
         return new
 
     # ---- faults
-    def fault(self, j: int) -> Fault | None:
-        """What input `j` kept out; None where it counts nothing or nobody asks."""
-        fault = self.inputs[j][0].faults(self.views()[len(self.keys) + j]) if self.strict[j] else None
-        if fault is not None and j in self.known:  # the host has read these already
-            count, first = self.known[j]
-            return replace(fault, count=torch.tensor(count), first=torch.tensor(first))
-        return fault
+    def faults_of(self, j: int) -> list[Fault]:
+        """What was wrong with the values of input `j`; nothing where nobody asks."""
+        if not self.strict[j]:
+            return []
+        slots = self.views()[len(self.keys) + j]
+        if self.on_cpu and not self.known and not any(getattr(slots, n) for n in self.counts[j]):
+            return []
+        found = self.inputs[j][0].faults(slots)
+        for n, fault in enumerate(found):
+            if (j, n) in self.known:  # the host has read these already
+                count, first = self.known[j, n]
+                found[n] = replace(fault, count=torch.tensor(count), first=torch.tensor(first))
+        return found
 
     def faults(self, indices: Iterable[int] | None = None) -> list[Fault]:
-        """What was kept out by the inputs of some statistics (all, if None)."""
+        """What was wrong with values of the inputs of some statistics (all, if None)."""
         wanted = None if indices is None else {(s.input, e) for s, e in (self.keys[i] for i in indices)}
-        return [f for j, pair in enumerate(self.inputs) if (wanted is None or pair in wanted) and (f := self.fault(j)) is not None]
+        return [f for j, pair in enumerate(self.inputs) if wanted is None or pair in wanted for f in self.faults_of(j)]
 
 
 class LooseLedger(Ledger):
@@ -480,8 +517,9 @@ class LooseLedger(Ledger):
     def column(self, parts: Sequence[int], name: str) -> Tensor | None:
         return None
 
-    def add(self, j: int, key: Hashable, piece: Piece) -> None:
-        self._settle(j, [piece], self.clock.now)
+    def add(self, j: int, key: Hashable, piece: Piece | None) -> None:
+        if piece is not None:
+            self._settle(j, [piece], self.clock.now)
 
     def fold(self) -> None:
         for rows in self.rows:

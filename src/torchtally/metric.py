@@ -7,15 +7,17 @@ import functools
 import inspect
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from . import distributed
 from .faults import Fault
+from .guard import Guard, follow, guarded, stream_of
 from .pending import Pending
 from .statistic import map_tensors
 from .together import Read, Together, copy_over_ranks
@@ -107,6 +109,8 @@ class Metric(nn.Module):
     _entries: dict[str, str]
     _together: Together | None
     _collection: Callable[[], Any] | None  # weak: of which this is a member
+    _guard: Guard  # shared with the collection and its members
+    _stream: Any  # that used the states last
 
     _builtin = False  # update and compute of built-in metrics take care of themselves
 
@@ -150,6 +154,8 @@ class Metric(nn.Module):
                 "_entries": {},
                 "_together": None,
                 "_collection": None,
+                "_guard": Guard(),
+                "_stream": None,
             }
         )
 
@@ -167,6 +173,14 @@ class Metric(nn.Module):
 
         A batch that `update` refuses is not accumulated; one of which only the value cannot be computed is, and nothing before it is lost.
         """
+        with self._held(waits=self.dist_sync_on_step):
+            return self._accumulated(*args, **kwargs)
+
+    def _held(self, waits: bool = False) -> Any:
+        """A context that no other thread is in at the same time, unless `waits`: who waits for other ranks must hold nothing."""
+        return nullcontext() if waits or torch.compiler.is_compiling() else self._guard
+
+    def _accumulated(self, *args: Any, **kwargs: Any) -> Any:
         before, count = self._snapshot(), self._update_count
         merge = not self.full_state_update and all(
             how in _KNOWN or isinstance(self._defaults[n], list) for n, how in self._reductions.items()
@@ -195,6 +209,7 @@ class Metric(nn.Module):
         self.__dict__["_forward_cache"] = map_tensors(value, lambda x: x.detach() if x.requires_grad else x)
         return value
 
+    @guarded
     def reset(self) -> None:
         """Forget everything."""
         token = self.__dict__.get("_token")
@@ -208,6 +223,7 @@ class Metric(nn.Module):
             if together is not None:
                 together.again(self)
 
+    @guarded
     def fetch(self, reset: bool = False) -> Pending:
         """The value as Python numbers, later: starts one copy to the host and returns at once. `reset=True` also starts afresh."""
         started = None
@@ -248,6 +264,15 @@ class Metric(nn.Module):
         self.__dict__.update(self._combined_over(ranks))
         return self.compute()
 
+    def plot(self, val: Any = None, ax: Any = None, *, labels: Sequence[str] | None = None) -> tuple[Any, Any]:
+        """Draw the value, or `val`: a value that was computed before, or a list of them, one for each step. Needs matplotlib.
+
+        `labels` names the classes of a value that has one number for each. Returns the figure and the axes; `ax` draws into axes of yours.
+        """
+        from .plotting.values import values_of
+
+        return values_of(self, val, ax, labels)
+
     # ---- states of users' metrics
     def add_state(self, name: str, default: Tensor | list[Any], dist_reduce_fx: Reduction = None, persistent: bool = False) -> None:
         """Declare an accumulator: a tensor, or an empty list that update appends to.
@@ -274,7 +299,15 @@ class Metric(nn.Module):
                 self.__dict__[name] = default.clone() if isinstance(default, Tensor) else []
         self.__dict__.update(_update_count=0, _token=None)
 
+    def _meet(self) -> None:
+        """Order what the device is asked next after what other streams were asked to do with the states."""
+        if self._device.type == "cuda" and not torch.compiler.is_compiling():
+            self.__dict__["_stream"] = follow(
+                self._stream, self._device, lambda: pytree.tree_leaves([self.__dict__[n] for n in self._defaults])
+            )
+
     def _snapshot(self) -> dict[str, Any]:
+        self._meet()
         return {n: list(x) if isinstance(x := self.__dict__[n], list) else x for n in self._defaults}
 
     def _detach(self, lengths: dict[str, int]) -> None:
@@ -307,6 +340,7 @@ class Metric(nn.Module):
         finally:
             self.__dict__["sync_on_compute"] = sync
 
+    @guarded
     def merge_state(self, other: Metric | dict[str, Any] | str | os.PathLike[str]) -> None:
         """Add what another metric of the same class has seen: the metric, its `metric_state` or `state_dict`, or a file of `torchtally.save`."""
         other = _opened(other)
@@ -349,12 +383,16 @@ class Metric(nn.Module):
         available = distributed_available or self.distributed_available_fn or distributed.available
         if not should_sync or not available():
             return
-        cache = self._snapshot()
         group = process_group if process_group is not None else self.process_group
         reduced = self._reduced(dist_sync_fn or self.dist_sync_fn, group)
         if reduced is not None:
-            self.__dict__.update(reduced, _cache=cache, _is_synced=True, _computed=None)
+            self._switch(reduced)
 
+    @guarded
+    def _switch(self, states: dict[str, Any]) -> None:
+        self.__dict__.update(states, _cache=self._snapshot(), _is_synced=True, _computed=None)
+
+    @guarded
     def unsync(self, should_unsync: bool = True) -> None:
         """Back to this rank's own states."""
         if not should_unsync:
@@ -434,11 +472,13 @@ class Metric(nn.Module):
             self._move(device)
         return super()._apply(fn, recurse)
 
+    @guarded
     def _move(self, device: torch.device) -> None:
+        self._meet()
         for name in self._defaults:
             self.__dict__[name] = _moved(self.__dict__[name], device)
             self._defaults[name] = _moved(self._defaults[name], device)
-        self.__dict__.update(_device=device, _computed=None, _cache=_moved(self._cache, device))
+        self.__dict__.update(_device=device, _stream=stream_of(device), _computed=None, _cache=_moved(self._cache, device))
 
     def persistent(self, mode: bool = False) -> None:
         """Whether the states appear in the `state_dict` of a module that holds the metric (its own `state_dict()` is always complete)."""
@@ -473,11 +513,13 @@ class Metric(nn.Module):
         every = getattr(_saving, "complete", False)
         return {n: self.__dict__[n] for n, keep in self._persistent.items() if keep or every}
 
+    @guarded
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         for name, x in self._saved().items():
             destination[prefix + name] = map_tensors(x, lambda t: t.detach().clone())
 
+    @guarded
     def _load_from_state_dict(
         self,
         state_dict: dict[str, Any],
@@ -547,7 +589,8 @@ class Metric(nn.Module):
         return f"{type(self).__name__}({inside}{children}{chr(10) if children else ''})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_computed": None, "_forward_cache": None, "_together": None, "_collection": None, "_token": None}
+        gone = ("_computed", "_forward_cache", "_together", "_collection", "_token", "_stream")
+        return {**self.__dict__, **dict.fromkeys(gone)}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         new = type(self).__new__(type(self))
@@ -590,8 +633,7 @@ def saving_all() -> Iterator[None]:
 def _counted(update: Callable[..., None]) -> Callable[..., None]:
     """A user's update: counted, without gradients unless `forward` asks, and the cached value dropped."""
 
-    @functools.wraps(update)
-    def wrapper(self: Metric, *args: Any, **kwargs: Any) -> None:
+    def counted(self: Metric, *args: Any, **kwargs: Any) -> None:
         if self._depth:  # called by the update of a subclass
             return update(self, *args, **kwargs)
         if "valid" in kwargs and "valid" not in parameters_of(type(self)) and parameters_of(type(self)) != ("*",):
@@ -600,6 +642,7 @@ def _counted(update: Callable[..., None]) -> Callable[..., None]:
             raise RuntimeError(f"{type(self).__name__} is synced; call unsync before update.")
         if not torch.compiler.is_compiling():
             self.__dict__["_update_count"] += 1
+        self._meet()
         self.__dict__.update(_computed=None, _token=None, _depth=1)
         lengths = {n: len(x) for n in self._defaults if isinstance(x := self.__dict__[n], list)}
         try:
@@ -614,7 +657,7 @@ def _counted(update: Callable[..., None]) -> Callable[..., None]:
             self.__dict__["_depth"] = 0
         return None
 
-    return wrapper
+    return functools.wraps(update)(guarded(counted))
 
 
 def _valid_part(name: str, valid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -630,18 +673,24 @@ def _cached(compute: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(compute)
     def wrapper(self: Metric) -> Any:
-        if self._depth:
-            return compute(self)
+        with self._held():
+            if self._depth:
+                return compute(self)
         synced = self._to_sync() and not self._is_synced
         if self._computed is not None and self.compute_with_cache and not synced:  # other ranks may have seen more
             return self._computed
-        here = not self._is_synced  # what the caller has synced stays so
-        with self.sync_context(should_sync=synced, should_unsync=here, distributed_available=lambda: True):
+        reduced = self._reduced(self.dist_sync_fn, self.process_group) if synced else None
+        with self._held():
+            self._meet()
+            if reduced is not None:
+                self._switch(reduced)
             self.__dict__["_depth"] = 1
             try:
                 value = compute(self)
             finally:
                 self.__dict__["_depth"] = 0
+                if reduced is not None:
+                    self.unsync()
         if not self._grad:
             self.__dict__["_computed"] = value if self.compute_with_cache else None
         return value

@@ -74,7 +74,11 @@ class Plan:
         self.updates, place = place, place + len(ledgers)
         # ---- what was kept out
         self.faults = [
-            (k, j, *at) for k, ledger in enumerate(ledgers) for j in range(len(ledger.inputs)) if (at := _fault_places(ledger, j))
+            (k, (j, n), *at)
+            for k, ledger in enumerate(ledgers)
+            for j in range(len(ledger.inputs))
+            for n, at in enumerate(_fault_places(ledger, j))
+            if at is not None
         ]
         self.table, self.buckets = place, min(world, max(1, TABLE // max(len(self.faults), 1)))
         if place + len(self.faults) * (1 + self.buckets) > HEAD:
@@ -117,16 +121,16 @@ class Plan:
         return self._templates[key].clone()
 
 
-def _fault_places(ledger: Ledger, j: int) -> tuple[tuple[Group, int], tuple[Group, int]] | None:
-    """Where input `j` counts what it keeps out, and where it notes the first update that had some: buffer and place in it."""
+def _fault_places(ledger: Ledger, j: int) -> list[tuple[tuple[Group, int], tuple[Group, int]] | None]:
+    """Where input `j` counts what it keeps out, and where it notes the first update that had some: buffer and place in it.
+
+    None for a fault that follows from sums, as these are reduced like all others.
+    """
     i = len(ledger.keys) + j
     input_, slots = ledger.inputs[j][0], ledger.views()[i]
-    fault = input_.faults(slots)
-    if fault is None:
-        return None
     places = {id(getattr(slots, name)): ledger.place[i, name][:2] for name in input_.slots()}
-    count, first = places.get(id(fault.count)), places.get(id(fault.first))
-    return (count, first) if count and first else None
+    found = [(places.get(id(fault.count)), places.get(id(fault.first))) for fault in input_.faults(slots)]
+    return [(count, first) if count and first else None for count, first in found]
 
 
 class Totals:
@@ -316,9 +320,9 @@ class Reduction:
         for k, ledger in enumerate(out):
             ledger.clock.load(int(known[plan.updates + k]))
         width = 1 + plan.buckets
-        for n, (k, j, _, _) in enumerate(plan.faults):
+        for n, (k, which, _, _) in enumerate(plan.faults):
             start = plan.table + n * width
-            out[k].known[j] = int(known[start]), _first(known[start + 1 : start + width])
+            out[k].known[which] = int(known[start]), _first(known[start + 1 : start + width])
         return Totals(out, states, False)
 
     def _ledger(self, k: int, flats: dict[Group, Tensor], merged: dict[Any, Tensor], pieces: list[list[list[Tensor]]]) -> Ledger:

@@ -74,10 +74,11 @@ class Input:
         """Slots for what this input counts itself: faults."""
         return {}
 
-    def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
+    def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece | None]:
         """Check a batch, raise if it is refused, and return `(key, piece)`.
 
-        A piece with a key owns its memory and may wait with pieces of an equal key; one with key None is settled at once.
+        A piece with a key owns its memory and may wait with pieces of an equal key; one with key None is settled at once, and
+        `(None, None)` is a batch of which nothing is wanted.
         `strict` asks for an error on impossible values where they can be seen without waiting.
         """
         return None, batch
@@ -87,9 +88,9 @@ class Input:
         (piece,) = pieces
         return piece
 
-    def faults(self, slots: Slots) -> Fault | None:
-        """What was kept out on a device, to be reported when results are read."""
-        return None
+    def faults(self, slots: Slots) -> list[Fault]:
+        """What was wrong with values on a device, by sort, to be reported when results are read."""
+        return []
 
 
 @dataclass(frozen=True)

@@ -95,22 +95,37 @@ class Together:
 
     # ---- reading
     def read(self, reader: Any, members: Callable[[], Members], group: Any, timeout: float | None) -> Read | None:
-        """The totals of all ranks, waited for. None where this rank is alone."""
-        found = self.kept(reader, group)
-        if found is not None:
-            return found
-        channel = channel_of(group)
-        if channel is None:
-            return None
-        if self._late is not None and self._late[0].failed is None and self._group is group and self._unchanged():
-            flight, read = self._late  # the others have, or will have, come for this one
-        else:
-            flight, read = self._start(channel, members(), group)
-        self._late = flight, read
-        read.totals = channel.run(flight, timeout)
-        self._late, self._read = None, read
-        self._served.add(id(reader))
-        return read
+        """The totals of all ranks, waited for. None where this rank is alone.
+
+        The totals of this rank are taken while no other thread writes to them; nothing is held while ranks are waited for.
+        """
+        with reader._guard:
+            found = self.kept(reader, group)
+            if found is not None:
+                return found
+            channel = channel_of(group)
+            if channel is None:
+                return None
+            current = None  # the others have, or will have, come for a read that timed out here
+            if self._late is not None and self._late[0].failed is None and self._group is group and self._unchanged():
+                current = self._late
+
+        def begin() -> Flight:
+            nonlocal current
+            with reader._guard:
+                current = self._late = self._start(channel, members(), group)
+                current[0].start()
+                return current[0]
+
+        totals = channel.run(begin, timeout, None if current is None else current[0])
+        assert current is not None
+        with reader._guard:
+            read = current[1]
+            read.totals = totals
+            if self._late is current:
+                self._late, self._read = None, read
+                self._served.add(id(reader))
+            return read
 
     def start(self, members: Members, group: Any) -> tuple[Flight, Read] | None:
         """Start to read and return at once: the flight's outcome goes into `totals` of the read. None where this rank is alone."""
@@ -237,9 +252,14 @@ def part_of_all(ledger: Ledger, title: str, line: str, group: Any, timeout: floa
     if channel is None:
         return None
     layout = Layout(title, [(title, line)], "alone")
-    reduction = Reduction(channel, Plan([ledger], channel.world, False), layout, [ledger])
-    flight = Flight(channel.wire, reduction.steps, _Lost(layout, channel))
-    totals: Totals = channel.run(flight, timeout)
+    plan = Plan([ledger], channel.world, False)
+
+    def begin() -> Flight:
+        flight = Flight(channel.wire, Reduction(channel, plan, layout, [ledger]).steps, _Lost(layout, channel))
+        flight.start()
+        return flight
+
+    totals: Totals = channel.run(begin, timeout)
     return totals.ledgers[0]
 
 

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from ..formula import Formula, feeds
-from ..statistics.class_counts import ClassCounts, Counts, Decisions, LabelCounts, Labels
+from ..statistics.class_counts import ClassCounts, Counts, Labels
 from ..statistics.confusion import Confusion
+from ..statistics.decisions import Decisions, LabelCounts
 from .options import ClassificationTask, checked
 
 
@@ -18,7 +19,7 @@ class AgreementFormula(Formula):
 
     higher_is_better = True
     is_differentiable = False
-    plot_lower_bound = 0.0
+    plot_lower_bound = -1.0
     plot_upper_bound = 1.0
 
     @feeds
@@ -43,9 +44,16 @@ class BinaryMatthewsCorrCoef(AgreementFormula):
     tensor(0.1667)
     """
 
-    def __init__(self, threshold: float = 0.5, ignore_index: int | None = None, validate_args: bool = True, **kwargs: Any) -> None:
-        checked(self, threshold=threshold, ignore_index=ignore_index)
-        super().__init__(LabelCounts(Decisions(float(threshold), ignore_index)), validate_args=validate_args, **kwargs)
+    def __init__(
+        self,
+        threshold: float = 0.5,
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        from_logits: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        checked(self, threshold=threshold, ignore_index=ignore_index, from_logits=from_logits)
+        super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, logits=from_logits)), validate_args=validate_args, **kwargs)
 
     def value(self, c: Counts) -> Tensor:
         return correlation(c)
@@ -84,10 +92,18 @@ class MultilabelMatthewsCorrCoef(AgreementFormula):
     """
 
     def __init__(
-        self, num_labels: int, threshold: float = 0.5, ignore_index: int | None = None, validate_args: bool = True, **kwargs: Any
+        self,
+        num_labels: int,
+        threshold: float = 0.5,
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        from_logits: bool | None = None,
+        **kwargs: Any,
     ) -> None:
-        checked(self, num_labels=num_labels, threshold=threshold, ignore_index=ignore_index)
-        super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, num_labels)), validate_args=validate_args, **kwargs)
+        checked(self, num_labels=num_labels, threshold=threshold, ignore_index=ignore_index, from_logits=from_logits)
+        super().__init__(
+            LabelCounts(Decisions(float(threshold), ignore_index, num_labels, logits=from_logits)), validate_args=validate_args, **kwargs
+        )
 
     def value(self, c: Counts) -> Tensor:
         return correlation(c.micro())
@@ -142,10 +158,11 @@ class BinaryCohenKappa(AgreementFormula):
         ignore_index: int | None = None,
         weights: str | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, threshold=threshold, ignore_index=ignore_index, weights=weights)
-        super().__init__(LabelCounts(Decisions(float(threshold), ignore_index)), validate_args=validate_args, **kwargs)
+        checked(self, threshold=threshold, ignore_index=ignore_index, weights=weights, from_logits=from_logits)
+        super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, logits=from_logits)), validate_args=validate_args, **kwargs)
 
     def value(self, c: Counts) -> Tensor:
         both = torch.stack([c.predicted, c.seen - c.predicted]), torch.stack([c.actual, c.seen - c.actual])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..formula import Formula, feeds
-from ..statistics.class_counts import Counts, Decisions, LabelCounts, Labels
+from ..statistics.class_counts import Counts, Labels
 from ..statistics.confusion import Confusion
+from ..statistics.decisions import Decisions, LabelCounts
 from .options import ClassificationTask, checked
 
 
@@ -31,6 +33,23 @@ class ConfusionFormula(Formula):
     @feeds
     def update(self, preds: Tensor, target: Tensor) -> None:
         self._add(preds, target)
+
+    def plot(
+        self,
+        val: Tensor | None = None,
+        ax: Any = None,
+        add_text: bool = True,
+        labels: Sequence[str] | None = None,
+        cmap: Any = None,
+        percent: bool = True,
+    ) -> tuple[Any, Any]:
+        """Draw the matrix, or `val`, shaded by the share of the true class; `labels` names the classes, `percent` writes shares beside counts."""
+        from ..plotting.canvas import spaced
+        from ..plotting.confusion import plot_confusion_matrix
+
+        matrix = self.compute() if val is None else val
+        style = {"add_text": add_text, "labels": labels, "cmap": cmap, "percent": percent, "normalize": self.normalize}
+        return plot_confusion_matrix(matrix, ax, name=spaced(type(self).__name__), **style)
 
 
 def _square(c: Counts) -> Tensor:
@@ -55,10 +74,11 @@ class BinaryConfusionMatrix(ConfusionFormula):
         ignore_index: int | None = None,
         normalize: str | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, threshold=threshold, ignore_index=ignore_index, normalize=normalize)
-        super().__init__(LabelCounts(Decisions(float(threshold), ignore_index)), validate_args=validate_args, **kwargs)
+        checked(self, threshold=threshold, ignore_index=ignore_index, normalize=normalize, from_logits=from_logits)
+        super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, logits=from_logits)), validate_args=validate_args, **kwargs)
 
     def value(self, c: Counts) -> Tensor:
         return normalized(_square(c), self.normalize)
@@ -110,10 +130,13 @@ class MultilabelConfusionMatrix(ConfusionFormula):
         ignore_index: int | None = None,
         normalize: str | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, num_labels=num_labels, threshold=threshold, ignore_index=ignore_index, normalize=normalize)
-        super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, num_labels)), validate_args=validate_args, **kwargs)
+        checked(self, num_labels=num_labels, threshold=threshold, ignore_index=ignore_index, normalize=normalize, from_logits=from_logits)
+        super().__init__(
+            LabelCounts(Decisions(float(threshold), ignore_index, num_labels, logits=from_logits)), validate_args=validate_args, **kwargs
+        )
 
     def value(self, c: Counts) -> Tensor:
         return normalized(_square(c), self.normalize)

@@ -10,6 +10,7 @@ from torch import Tensor
 from ..formula import Formula, feeds
 from ..statistics.curves import BinnedCurves, Curve, Curves, ScoreHistogram, Scores, ScoreSamples, constant
 from .options import ClassificationTask, checked
+from .pictures import PrecisionRecallPlot, ROCPlot
 
 Thresholds = int | list[float] | Tensor | None
 
@@ -44,7 +45,8 @@ class CurveFormula(Formula):
 
     def _start(self, thresholds: Thresholds, exclusive: bool, validate_args: bool, **kwargs: Any) -> None:
         values = _values(type(self).__name__, thresholds)
-        options = {"ignore": self.__dict__["ignore_index"], "labels": self.columns, "exclusive": exclusive}
+        options = {n: self.__dict__[given] for n, given in (("ignore", "ignore_index"), ("logits", "from_logits"))}
+        options |= {"labels": self.columns, "exclusive": exclusive}
         scores = Scores(**options, probabilities=values is not None, normalize=self.normalization is not None)
         statistic = ScoreSamples(scores) if values is None else ScoreHistogram(scores, tuple(sorted(values)))
         super().__init__(statistic, validate_args=validate_args, **kwargs)
@@ -71,9 +73,10 @@ class BinaryCurve(CurveFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         normalization: str | None = "sigmoid",
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, ignore_index=ignore_index, normalization=normalization)
+        checked(self, ignore_index=ignore_index, normalization=normalization, from_logits=from_logits)
         self._start(thresholds, False, validate_args, **kwargs)
 
 
@@ -107,9 +110,10 @@ class MulticlassArea(AreaFormula):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, num_classes=num_classes, average=average, ignore_index=ignore_index)
+        checked(self, num_classes=num_classes, average=average, ignore_index=ignore_index, from_logits=from_logits)
         if average == "micro":
             raise ValueError(f"{type(self).__name__}: average is 'micro'; expected 'macro', 'weighted', 'none' or None.")
         self.columns = num_classes
@@ -126,9 +130,10 @@ class MultilabelArea(AreaFormula):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, num_labels=num_labels, average=average, ignore_index=ignore_index)
+        checked(self, num_labels=num_labels, average=average, ignore_index=ignore_index, from_logits=from_logits)
         self.columns = num_labels
         self._start(thresholds, False, validate_args, **kwargs)
 
@@ -181,9 +186,10 @@ class BinaryAUROC(AUROCFormula):
         thresholds: Thresholds = None,
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, max_fpr=max_fpr, ignore_index=ignore_index)
+        checked(self, max_fpr=max_fpr, ignore_index=ignore_index, from_logits=from_logits)
         self._start(thresholds, False, validate_args, **kwargs)
 
 
@@ -289,7 +295,7 @@ class AveragePrecision(ClassificationTask):
         return ("thresholds", "num_classes", "num_labels", "average", "ignore_index", "validate_args")
 
 
-class BinaryROC(BinaryCurve):
+class BinaryROC(ROCPlot, BinaryCurve):
     """False and true positive rates as the threshold falls, and the thresholds.
 
     `preds` are probabilities or logits, `target` labels, of equal shape `(N, ...)`. The value is `(fpr, tpr, thresholds)`: exact, a point
@@ -311,7 +317,7 @@ class BinaryROC(BinaryCurve):
         return fp / curves.each.negatives, tp / curves.each.positives, thresholds
 
 
-class BinaryPrecisionRecallCurve(BinaryCurve):
+class BinaryPrecisionRecallCurve(PrecisionRecallPlot, BinaryCurve):
     """Precision and recall as the threshold rises, and the thresholds.
 
     `preds` are probabilities or logits, `target` labels, of equal shape `(N, ...)`. The value is `(precision, recall, thresholds)`: exact, a

@@ -70,10 +70,18 @@ class MultilabelExactMatch(ExactMatchFormula):
         multidim_average: str = "global",
         ignore_index: int | None = None,
         validate_args: bool = True,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, num_labels=num_labels, threshold=threshold, multidim_average=multidim_average, ignore_index=ignore_index)
-        rows = DecisionRows(float(threshold), ignore_index, num_labels, per_sample=True)
+        checked(
+            self,
+            num_labels=num_labels,
+            threshold=threshold,
+            multidim_average=multidim_average,
+            ignore_index=ignore_index,
+            from_logits=from_logits,
+        )
+        rows = DecisionRows(float(threshold), ignore_index, num_labels, per_sample=True, logits=from_logits)
         super().__init__(WholeRows(rows, multidim_average == "samplewise"), validate_args=validate_args, **kwargs)
 
 

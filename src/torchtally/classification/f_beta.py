@@ -50,9 +50,10 @@ class BinaryFBetaScore(FBetaFormula, BinaryRate):
         ignore_index: int | None = None,
         validate_args: bool = True,
         zero_division: float = 0.0,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(beta, threshold, multidim_average, ignore_index, validate_args, zero_division, **kwargs)
+        super().__init__(beta, threshold, multidim_average, ignore_index, validate_args, zero_division, from_logits, **kwargs)
 
 
 class MulticlassFBetaScore(FBetaFormula, MulticlassRate):
@@ -102,9 +103,12 @@ class MultilabelFBetaScore(FBetaFormula, MultilabelRate):
         ignore_index: int | None = None,
         validate_args: bool = True,
         zero_division: float = 0.0,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(beta, num_labels, threshold, average, multidim_average, ignore_index, validate_args, zero_division, **kwargs)
+        super().__init__(
+            beta, num_labels, threshold, average, multidim_average, ignore_index, validate_args, zero_division, from_logits, **kwargs
+        )
 
 
 class FBetaScore(ClassificationTask):
@@ -140,9 +144,10 @@ class BinaryF1Score(F1Formula, BinaryRate):
         ignore_index: int | None = None,
         validate_args: bool = True,
         zero_division: float = 0.0,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(threshold, multidim_average, ignore_index, validate_args, zero_division, **kwargs)
+        super().__init__(threshold, multidim_average, ignore_index, validate_args, zero_division, from_logits, **kwargs)
 
 
 class MulticlassF1Score(F1Formula, MulticlassRate):
@@ -190,9 +195,12 @@ class MultilabelF1Score(F1Formula, MultilabelRate):
         ignore_index: int | None = None,
         validate_args: bool = True,
         zero_division: float = 0.0,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(num_labels, threshold, average, multidim_average, ignore_index, validate_args, zero_division, **kwargs)
+        super().__init__(
+            num_labels, threshold, average, multidim_average, ignore_index, validate_args, zero_division, from_logits, **kwargs
+        )
 
 
 class F1Score(ClassificationTask):

@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ..statistics.class_counts import ClassCounts, Counts, Decisions, LabelCounts, Labels
+from ..statistics.class_counts import ClassCounts, Counts, Labels
+from ..statistics.decisions import Decisions, LabelCounts
 from .options import ClassificationTask, checked
 from .stat_scores import RateMetric, rated
 
@@ -42,10 +43,11 @@ class BinaryJaccardIndex(JaccardFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         zero_division: float = 0.0,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, threshold=threshold, ignore_index=ignore_index, zero_division=zero_division)
-        super().__init__(LabelCounts(Decisions(float(threshold), ignore_index)), validate_args=validate_args, **kwargs)
+        checked(self, threshold=threshold, ignore_index=ignore_index, zero_division=zero_division, from_logits=from_logits)
+        super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, logits=from_logits)), validate_args=validate_args, **kwargs)
         self.average = "none"
 
 
@@ -95,10 +97,21 @@ class MultilabelJaccardIndex(JaccardFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         zero_division: float = 0.0,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, num_labels=num_labels, threshold=threshold, average=average, ignore_index=ignore_index, zero_division=zero_division)
-        super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, num_labels)), validate_args=validate_args, **kwargs)
+        checked(
+            self,
+            num_labels=num_labels,
+            threshold=threshold,
+            average=average,
+            ignore_index=ignore_index,
+            zero_division=zero_division,
+            from_logits=from_logits,
+        )
+        super().__init__(
+            LabelCounts(Decisions(float(threshold), ignore_index, num_labels, logits=from_logits)), validate_args=validate_args, **kwargs
+        )
 
 
 class JaccardIndex(ClassificationTask):

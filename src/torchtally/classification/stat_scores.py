@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..formula import Formula, feeds
-from ..statistics.class_counts import ClassCounts, Counts, Decisions, Hits, LabelCounts, Labels
+from ..statistics.class_counts import ClassCounts, Counts, Hits, Labels
+from ..statistics.decisions import Decisions, LabelCounts
 from .options import ClassificationTask, checked
 
 AVERAGES = ("micro", "macro", "weighted", "none", None)
@@ -28,11 +30,11 @@ def averaged(
     "macro" weighs classes alike (with `present_only`, those that occur in predictions or targets), "weighted" by their targets.
     `absent_is_undefined`: of a class that does not occur the whole is 0.
     """
+    if how == "macro" and present_only and absent_is_undefined and undefined == 0 and counts.averaged is None:
+        return (part / whole).nansum(-1) / counts.occurring  # classes that do not occur score 0
     score = rated(part, whole, undefined)
     if how in ("none", None):
         return score
-    if how == "macro" and present_only and absent_is_undefined and undefined == 0 and counts.averaged is None:
-        return rated(score.sum(-1), counts.occurring, undefined)  # classes that do not occur score 0
     weight = counts.actual if how == "weighted" else counts.occurs if present_only else torch.ones_like(score)
     if counts.averaged is not None:
         weight = weight * counts.averaged
@@ -76,7 +78,7 @@ class RateMetric(Formula):
 
 
 class BinaryRate(RateMetric):
-    """`threshold` decides scores; a batch with a score outside [0, 1] is taken for logits."""
+    """`threshold` decides scores: probabilities, or logits, as `from_logits` says; if None, a batch with one outside [0, 1] is logits."""
 
     def __init__(
         self,
@@ -85,11 +87,21 @@ class BinaryRate(RateMetric):
         ignore_index: int | None = None,
         validate_args: bool = True,
         zero_division: float = 0.0,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        checked(self, threshold=threshold, multidim_average=multidim_average, ignore_index=ignore_index, zero_division=zero_division)
+        checked(
+            self,
+            threshold=threshold,
+            multidim_average=multidim_average,
+            ignore_index=ignore_index,
+            zero_division=zero_division,
+            from_logits=from_logits,
+        )
         samplewise = multidim_average == "samplewise"
-        super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, None, samplewise)), validate_args=validate_args, **kwargs)
+        super().__init__(
+            LabelCounts(Decisions(float(threshold), ignore_index, None, samplewise, from_logits)), validate_args=validate_args, **kwargs
+        )
         self.average = "none"
 
 
@@ -136,6 +148,7 @@ class MultilabelRate(RateMetric):
         ignore_index: int | None = None,
         validate_args: bool = True,
         zero_division: float = 0.0,
+        from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
         checked(
@@ -146,8 +159,9 @@ class MultilabelRate(RateMetric):
             multidim_average=multidim_average,
             ignore_index=ignore_index,
             zero_division=zero_division,
+            from_logits=from_logits,
         )
-        decisions = Decisions(float(threshold), ignore_index, num_labels, multidim_average == "samplewise")
+        decisions = Decisions(float(threshold), ignore_index, num_labels, multidim_average == "samplewise", from_logits)
         super().__init__(LabelCounts(decisions), validate_args=validate_args, **kwargs)
 
 
@@ -170,6 +184,12 @@ class StatScoresFormula(RateMetric):
             return scores.mean(-2)
         weight = c.actual
         return (scores * (weight / weight.sum(-1, keepdim=True)).nan_to_num(nan=0.0)[..., None]).sum(-2)
+
+    def plot(self, val: Any = None, ax: Any = None, *, labels: Sequence[str] | None = None) -> tuple[Any, Any]:
+        """Draw the counts, or `val`, as bars that are parts of a whole; `labels` names the classes."""
+        from ..plotting.counts import plot_counts
+
+        return plot_counts(self.compute() if val is None else val, ax, labels=labels, name=type(self).__name__)
 
     @property
     def _samplewise(self) -> bool:

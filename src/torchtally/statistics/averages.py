@@ -66,10 +66,10 @@ class NanRule(Input):
     def slots(self) -> dict[str, Slot]:
         return {"bad": Slot(), "first_bad": Slot(combine="min")} if self.nan in ("error", "warn") else {}
 
-    def faults(self, slots: Slots) -> Fault | None:
+    def faults(self, slots: Slots) -> list[Fault]:
         if self.nan not in ("error", "warn"):
-            return None
-        return Fault(slots.bad, slots.first_bad, "NaN", _ADVICE, fatal=self.nan == "error")
+            return []
+        return [Fault(slots.bad, slots.first_bad, "NaN", _ADVICE, fatal=self.nan == "error")]
 
     def found(self, slots: Slots, bad: Tensor, first: Any) -> None:
         """Count NaN that was found on a device; row i of `bad` came with update `first + i`."""

@@ -1,12 +1,12 @@
-"""Counts of right and wrong class labels: multiclass per class, binary and multilabel per label."""
+"""Counts of right and wrong class labels, per class."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf, log, nan
-from typing import Any, ClassVar
+from math import nan
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,8 +19,6 @@ from ..statistic import Input, Number, Piece, Slot, Slots, Statistic, host_visib
 SMALL_HOST = 1024
 SMALL_DEVICE = 4096
 """Batches of up to this many labels wait as copies and are counted many at a time."""
-
-_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 _UNSIGNED = np.dtype(np.uint64)
 
@@ -41,14 +39,14 @@ class Counts:
     tn = cached_property(lambda self: self.seen - self.predicted - self.actual + self.tp)
     involved = cached_property(lambda self: self.predicted + self.actual)
     occurs = cached_property(lambda self: self.involved.clamp(max=1))  # 1 for a class that was predicted or is there
-    occurring = cached_property(lambda self: self.occurs.sum(-1))
+    occurring = cached_property(lambda self: self.occurs.sum(-1).clamp(min=1))  # at least 1: where no class occurs, sums are 0
 
     def micro(self) -> Counts:
         """Summed over the classes."""
         return Counts(self.tp.sum(-1), self.predicted.sum(-1), self.actual.sum(-1), self.seen.expand_as(self.tp).sum(-1))
 
 
-def _integers(name: str, x: Tensor) -> Tensor:
+def integers(name: str, x: Tensor) -> Tensor:
     if x.is_floating_point() or x.is_complex():
         raise ValueError(f"{name} has dtype {x.dtype}; expected integer or boolean labels. Convert it with .long().")
     return x
@@ -71,9 +69,9 @@ class Labels(Input):
     def slots(self) -> dict[str, Slot]:
         return {"bad": Slot(), "first_bad": Slot(combine="min")}
 
-    def faults(self, slots: Slots) -> Fault | None:
+    def faults(self, slots: Slots) -> list[Fault]:
         expected = "non-negative labels" if self.classes is None else f"labels 0..{self.classes - 1}"
-        return Fault(slots.bad, slots.first_bad, f"impossible (expected {expected} and scores without NaN)", _ADVICE)
+        return [Fault(slots.bad, slots.first_bad, f"impossible (expected {expected} and scores without NaN)", _ADVICE)]
 
     def _bound(self, preds: Tensor, scored: bool) -> int:
         return self.classes if self.classes is not None else preds.shape[1] if scored else 1 << 62
@@ -84,7 +82,7 @@ class Labels(Input):
         usual = target.dtype is torch.int64 and preds.dtype is torch.float32 and given == (*shape, self.classes) and len(shape) == 1
         if usual and not self.per_sample and host_visible(preds, target):
             return self._take_on_host(strict, preds, target, True)  # without the longer way to the same
-        _integers("target", target)
+        integers("target", target)
         scored = len(given) == len(shape) + 1
         if scored:
             if given[0] != shape[0] or given[2:] != shape[1:] or (self.classes is not None and given[1] != self.classes):
@@ -125,12 +123,13 @@ class Labels(Input):
     # ---- the CPU form
     def _take_on_host(self, strict: bool, preds: Tensor, target: Tensor, scored: bool) -> tuple[Hashable, Piece]:
         y = target.numpy()
+        waits = len(y) <= SMALL_HOST  # what waits needs memory of its own
         if scored:
             p, nan_row = row_argmax(preds) if len(y) else (np.empty(0, np.int64), None)
         else:
             p, nan_row = preds.numpy(), None
-            p = p.copy() if preds.dtype is torch.int64 else p.astype(np.int64)
-        y = y.copy() if target.dtype is torch.int64 else y.astype(np.int64)
+            p = p.astype(np.int64, copy=waits)
+        y = y.astype(np.int64, copy=waits)
         keep = None
         if self.ignore is not None:
             keep = y != self.ignore
@@ -147,7 +146,7 @@ class Labels(Input):
             if self.top_k > 1:
                 scores = (preds.float() if preds.dtype in (torch.bfloat16, torch.float16) else preds).numpy()
                 p = np.where(in_top_k_on_host(scores if keep is None else scores[keep], y, self.top_k), y, p)
-        return None if len(y) > SMALL_HOST else "host", (p, y)
+        return "host" if waits else None, (p, y)
 
     def _impossible(self, y: np.ndarray, p: np.ndarray | None, bound: int, nan_row: int | None) -> FaultError:
         for name, labels in (("target", y), ("preds", p)):
@@ -308,7 +307,7 @@ class ClassCounts(Statistic):
             )
             hit, predicted, actual = rows.double().unbind(1)
         else:
-            hit, predicted, actual = slots.counts[:, :classes].double().unbind()
+            hit, predicted, actual = slots.counts.double().narrow(1, 0, classes).unbind()
         return Counts(hit, predicted, actual, actual.sum(-1, keepdim=True), self._averaged(hit.device))
 
     def _averaged(self, device: torch.device) -> Tensor | None:
@@ -316,186 +315,3 @@ class ClassCounts(Statistic):
         if ignore is None or not 0 <= ignore < classes:
             return None
         return torch.arange(classes, device=device).ne(ignore)  # an ignored class is in no average
-
-
-@dataclass(frozen=True)
-class Decisions(Input):
-    """Yes or no per label, from labels, probabilities or logits and a threshold; `labels` is None for binary.
-
-    A batch of floating-point predictions with a value outside [0, 1] is taken for logits. The normal form is counts of hits, positive
-    predictions, positive targets and all elements: an int64 NumPy array or tensor `(4, L)`, with samples before it `(N, 4, L)` if `per_sample`.
-    """
-
-    threshold: float = 0.5
-    ignore: int | None = None
-    labels: int | None = None
-    per_sample: bool = False
-
-    def __post_init__(self) -> None:
-        cuts = {d: (cut(self.threshold, d, False), cut(self.threshold, d, True)) for d in _FLOATS}
-        object.__setattr__(self, "_cuts", cuts)  # not a field: it follows from the threshold
-
-    _cuts: ClassVar[dict[torch.dtype, tuple[float, float]]]
-
-    def slots(self) -> dict[str, Slot]:
-        return {"bad": Slot(), "first_bad": Slot(combine="min")}
-
-    def faults(self, slots: Slots) -> Fault | None:
-        return Fault(
-            slots.bad,
-            slots.first_bad,
-            "impossible (expected targets 0 and 1 and scores without NaN)",
-            "Pass ignore_index for a padding label.",
-        )
-
-    def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
-        preds, target = batch
-        _integers("target", target)
-        if preds.shape != target.shape:
-            raise ValueError(f"preds has shape {tuple(preds.shape)} but target has {tuple(target.shape)}; expected equal shapes.")
-        if self.labels is not None and (target.ndim < 2 or target.shape[1] != self.labels):
-            raise ValueError(f"target has shape {tuple(target.shape)}; expected (N, {self.labels}, ...), one column a label.")
-        least = (2 if self.labels is None else 3) if self.per_sample else 0
-        if target.ndim < least:
-            raise ValueError(
-                f"target has shape {tuple(target.shape)}; expected at least {least} dimensions, since multidim_average is 'samplewise'."
-            )
-        preds, target = self._rows(preds), self._rows(target)
-        if host_visible(preds, target):
-            taken = self._take_on_host(strict, preds, target)
-            if taken is not None:
-                return None, (taken,)
-        yes, nan = self._decide(preds)
-        if target.numel() <= SMALL_DEVICE and not self.per_sample and may_wait(target):
-            return (target.shape, nan is None), (yes, target.to(torch.int64, copy=True), nan)
-        return None, (yes, target, nan)
-
-    def _rows(self, x: Tensor) -> Tensor:
-        """As `(N, M, L)`: samples, positions in a sample, labels."""
-        n = x.shape[0] if x.ndim else 1
-        if self.labels is None:
-            return x.reshape(n, -1, 1) if x.numel() else x.reshape(n, 0, 1)
-        return x.reshape(n, self.labels, -1).transpose(1, 2) if x.numel() else x.reshape(n, 0, self.labels)
-
-    # ---- the CPU form
-    def _take_on_host(self, strict: bool, preds: Tensor, target: Tensor) -> np.ndarray | None:
-        y = target.numpy()
-        if preds.is_floating_point():
-            scores = (preds.float() if preds.dtype in (torch.bfloat16, torch.float16) else preds).numpy()
-            low, high = (scores.min(), scores.max()) if scores.size else (0.0, 0.0)
-            if low != low and self.ignore is None:
-                if strict:
-                    raise FaultError(f"preds has NaN at {_place(np.isnan(scores))}; expected numbers.")
-                return None
-            if low != low:
-                wrong = np.isnan(scores) & (y != self.ignore)
-                if wrong.any():
-                    if strict:
-                        raise FaultError(f"preds has NaN at {_place(wrong)}; expected numbers.")
-                    return None
-                low, high = np.nanmin(scores, initial=0.0), np.nanmax(scores, initial=0.0)
-            yes = scores > self._cuts[preds.dtype][bool(low < 0 or high > 1)]
-        else:
-            scores = preds.numpy()
-            yes = scores == 1
-        true = y == 1
-        live = None
-        impossible = ~(true | (y == 0))
-        if not preds.is_floating_point():
-            impossible |= ~(yes | (scores == 0))
-        if self.ignore is not None:
-            live = y != self.ignore
-            impossible &= live
-            live = None if live.all() else live
-        if impossible.any():
-            if not strict:
-                return None
-            at = _place(impossible)
-            raise FaultError(
-                f"target {y[at]} with prediction {scores[at]} at {at} is impossible; expected 0 or 1. Pass ignore_index for a padding label."
-            )
-        axis = 1 if self.per_sample else (0, 1)
-        if live is None:
-            positive, predicted = true.sum(axis), yes.sum(axis)
-            total: Any = y.shape[1] if self.per_sample else y.shape[0] * y.shape[1]
-        else:
-            true, yes = true & live, yes & live
-            positive, predicted, total = true.sum(axis), yes.sum(axis), live.sum(axis)
-        hit = (true & yes).sum(axis)
-        return np.stack([hit, predicted, positive, np.broadcast_to(total, hit.shape)], -2).astype(np.int64)
-
-    # ---- the device form
-    def _decide(self, preds: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The decisions, and where a score is NaN (for labels: neither 0 nor 1)."""
-        if not preds.is_floating_point():
-            return preds.eq(1), preds.ne(0) & preds.ne(1)
-        wrong = preds.isnan()
-        if not preds.numel():
-            return wrong, wrong
-        outside = (preds.lt(0) | preds.gt(1)).any()
-        probabilities, logits = self._cuts[preds.dtype]
-        limit = torch.where(outside, logits, probabilities).to(preds.dtype)
-        return preds.gt(limit), wrong
-
-    def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
-        if len(pieces[0]) == 1:
-            return pieces[0]
-        yes, target, wrong = pieces[0] if len(pieces) == 1 else (torch.cat(column) for column in zip(*pieces))
-        true = target.eq(1)
-        bad = ~(true | target.eq(0)) | wrong
-        live = ~bad
-        if self.ignore is not None:
-            counted = target.ne(self.ignore)
-            bad, live = bad & counted, live & counted
-        note(slots, bad.reshape(len(pieces), -1), first)
-        axis = (1,) if self.per_sample else (0, 1)
-        true, yes = true & live, yes & live
-        hit, positive, predicted, total = ((true & yes).sum(axis), true.sum(axis), yes.sum(axis), live.sum(axis))
-        return (torch.stack([hit, predicted, positive, total], -2),)
-
-
-def cut(threshold: float, dtype: torch.dtype, logits: bool) -> float:
-    """The largest number of a dtype up to the threshold (of its logit), so that comparing in the dtype is comparing exactly."""
-    t = float(threshold)
-    if logits:
-        t = -inf if t <= 0 else inf if t >= 1 else log(t / (1 - t))
-    nearest = torch.tensor(t, dtype=dtype)
-    if t in (inf, -inf) or float(nearest) <= t:
-        return float(nearest)
-    if dtype in (torch.float16, torch.bfloat16):  # torch.nextafter has no half-precision form: step the bits
-        bits = nearest.view(torch.int16)
-        return float((bits + (-1 if float(nearest) > 0 else 1)).to(torch.int16).view(dtype))
-    return float(torch.nextafter(nearest, torch.tensor(-inf, dtype=dtype)))
-
-
-def _place(mask: np.ndarray) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.argwhere(mask)[0])
-
-
-@dataclass(frozen=True)
-class LabelCounts(Statistic):
-    """Hits, positive predictions, positive targets and all elements of each label (of the one, if binary)."""
-
-    input: Decisions
-
-    def slots(self) -> dict[str, Slot]:
-        shape = (4, self.input.labels or 1)
-        return {"rows": Slot(shape, combine="cat")} if self.input.per_sample else {"counts": Slot(shape)}
-
-    def update(self, slots: Slots, *normal: Any) -> None:
-        (counts,) = normal
-        if self.input.per_sample:
-            slots.rows.append(torch.from_numpy(counts) if isinstance(counts, np.ndarray) else counts)
-        elif isinstance(counts, np.ndarray):
-            into = slots.counts.numpy()
-            into += counts
-        else:
-            slots.counts.add_(counts)
-
-    def totals(self, slots: Slots) -> Counts:
-        counts = slots.counts if not self.input.per_sample else None
-        if counts is None:
-            shape = (0, 4, self.input.labels or 1)
-            counts = torch.cat([*slots.rows, torch.zeros(shape, dtype=torch.int64, device=slots.rows[0].device if slots.rows else None)])
-        counts = counts.double() if self.input.labels is not None else counts[..., 0].double()
-        return Counts(*counts.unbind(-2 if self.input.labels is not None else -1))

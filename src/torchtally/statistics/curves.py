@@ -15,7 +15,8 @@ from torch import Tensor
 from ..faults import Fault, FaultError, note
 from ..kernels import count_on_device, count_on_host
 from ..statistic import Input, Piece, Slot, Slots, Statistic, host_visible
-from .class_counts import _integers
+from .class_counts import integers
+from .readings import READINGS, improbable, mixed, note_readings, outside
 
 _CONSTANTS: dict[tuple[tuple[float, ...], torch.device], Tensor] = {}
 
@@ -40,8 +41,8 @@ class Scores(Input):
     """Scores and yes/no targets of each column: one if `labels` is None, `labels` columns otherwise.
 
     `exclusive` columns are classes, of which the target names one. The normal form is `(N, K)` scores, float32 or float64, and `(N, K)`
-    int8 marks: 1 yes, 0 no, -1 not counted. With `probabilities` a batch with a score outside [0, 1] is taken for logits and
-    turned into probabilities, in float64 (unless `normalize` is False).
+    int8 marks: 1 yes, 0 no, -1 not counted. With `probabilities` logits are turned into probabilities, in float64 (unless `normalize` is
+    False). Whether they are logits, `logits` says; if None, a batch with a score outside [0, 1] is taken for them.
     """
 
     labels: int | None = None
@@ -49,18 +50,28 @@ class Scores(Input):
     exclusive: bool = False
     probabilities: bool = False
     normalize: bool = True
+    logits: bool | None = None
+
+    @property
+    def decides(self) -> bool:
+        """Whether each batch is found to be logits or not."""
+        return self.probabilities and self.normalize and self.logits is None
+
+    @property
+    def _expected(self) -> str:
+        scores = "scores without NaN" if self.logits is not False else "probabilities in [0, 1]"
+        return f"{f'labels 0..{(self.labels or 1) - 1}' if self.exclusive else 'targets 0 and 1'} and {scores}"
 
     def slots(self) -> dict[str, Slot]:
-        return {"bad": Slot(), "first_bad": Slot(combine="min")}
+        return {"bad": Slot(), "first_bad": Slot(combine="min"), **(READINGS if self.decides else {})}
 
-    def faults(self, slots: Slots) -> Fault | None:
-        expected = f"labels 0..{(self.labels or 1) - 1}" if self.exclusive else "targets 0 and 1"
-        problem = f"impossible (expected {expected} and scores without NaN)"
-        return Fault(slots.bad, slots.first_bad, problem, "Pass ignore_index for a padding label.")
+    def faults(self, slots: Slots) -> list[Fault]:
+        found = [Fault(slots.bad, slots.first_bad, f"impossible (expected {self._expected})", "Pass ignore_index for a padding label.")]
+        return [*found, mixed(slots)] if self.decides else found
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         preds, target = batch
-        _integers("target", target)
+        integers("target", target)
         if not preds.is_floating_point():
             raise ValueError(f"preds has dtype {preds.dtype}; expected floating-point scores, since a curve ranks them.")
         if self.exclusive:
@@ -76,7 +87,7 @@ class Scores(Input):
         scores = preds.reshape(-1, 1) if self.labels is None else preds.movedim(1, -1).reshape(-1, columns)
         y = target.reshape(-1, 1) if self.exclusive or self.labels is None else target.movedim(1, -1).reshape(-1, columns)
         seen = host_visible(preds, target)
-        nan = scores.isnan()
+        nan = improbable(scores) if self.logits is False else scores.isnan()
         if self.exclusive:
             bad = y.lt(0) | y.ge(columns) | nan.any(1, keepdim=True)
             yes = y.eq(torch.arange(columns, device=y.device))
@@ -91,31 +102,35 @@ class Scores(Input):
             if strict:
                 i, k = (int(x) for x in bad.nonzero()[0])
                 raise FaultError(
-                    f"target {int(y[i, k])} with scores {scores[i].tolist()} in row {i} is impossible; expected targets "
-                    f"{f'0..{columns - 1}' if self.exclusive else '0 and 1'} and scores without NaN. Pass ignore_index for a padding label."
+                    f"target {int(y[i, k])} with scores {scores[i].tolist()} in row {i} is impossible; expected {self._expected}. "
+                    "Pass ignore_index for a padding label."
                 )
             bad = torch.zeros_like(bad)
         scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
         scores = torch.where(out | nan, 0.0, scores) if not seen or out.any() else scores
+        decided = None
         if self.probabilities and self.normalize:
-            outside = as_logits(scores)
-            if not seen or bool(outside):
-                exact = scores.double()
-                made = exact.softmax(1) if self.exclusive else exact.sigmoid()
-                scores = made if seen else torch.where(outside, made, exact)
+            scores, decided = self._normalized(scores, seen)
         mark = yes.to(torch.int8).masked_fill(out, -1)
-        return None, (scores if self.probabilities else scores.clone(), mark, None if seen else bad)
+        return None, (scores if self.probabilities else scores.clone(), mark, None if seen else bad, decided)
+
+    def _normalized(self, scores: Tensor, seen: bool) -> tuple[Tensor, Tensor | None]:
+        """As probabilities, and whether they were found to be logits."""
+        found = outside(scores) if self.logits is None and scores.numel() else None
+        logits = self.logits if found is None else bool(found) if seen else None
+        if logits is False or not scores.numel():
+            return scores, found
+        exact = scores.double()
+        made = exact.softmax(1) if self.exclusive else exact.sigmoid()
+        return made if found is None or logits else torch.where(found, made, exact), found
 
     def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
-        ((scores, mark, bad),) = pieces
+        ((scores, mark, bad, decided),) = pieces
         if bad is not None:
             note(slots, bad[None], first)
+        if self.decides:
+            note_readings(slots, [decided], mark.ge(0))
         return scores, mark
-
-
-def as_logits(scores: Tensor) -> Tensor:
-    """Whether any score is outside [0, 1]."""
-    return (scores.lt(0) | scores.gt(1)).any()
 
 
 def log_odds(logits: Tensor) -> Tensor:
@@ -186,7 +201,9 @@ class Curves:
         if not (self._kind.exclusive and self._kind.normalize and self._scores.numel()):
             return self._scores
         exact = self._scores.double()
-        return torch.where(as_logits(exact), log_odds(exact), exact)
+        if self._kind.logits is not None:
+            return log_odds(exact) if self._kind.logits else exact
+        return torch.where(outside(exact), log_odds(exact), exact)
 
     @cached_property
     def each(self) -> Curve:
@@ -199,9 +216,9 @@ class Curves:
     def probabilities(self, scores: Tensor) -> Tensor:
         """Thresholds of curves over independent columns as probabilities."""
         exact = scores.double()
-        if not self._kind.normalize:
+        if not self._kind.normalize or self._kind.logits is False:
             return exact
-        return torch.where(as_logits(self._scores), exact.sigmoid(), exact)
+        return exact.sigmoid() if self._kind.logits else torch.where(outside(self._scores), exact.sigmoid(), exact)
 
 
 @dataclass(frozen=True)

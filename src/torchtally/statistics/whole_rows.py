@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from ..statistic import Number, Piece, Slot, Slots, Statistic
-from .class_counts import Decisions, Labels
+from .class_counts import Labels
+from .decisions import Decisions
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from ..apart import Call, Forwarded, update_all
 from ..collection import MetricCollection
 from ..faults import Fault
 from ..formula import Formula, check_all
+from ..guard import guarded
 from ..metric import OPTIONS, Metric, _opened
 from ..pending import Pending, finished
 from ..statistic import map_tensors
@@ -58,10 +59,13 @@ class WrapperMetric(Metric):
 
     _given: dict[str, Any]
 
-    def _pass_options(self) -> None:
-        """Let the metrics inside have the options that the wrapper was given."""
+    def _hold(self) -> None:
+        """Let the metrics inside have the options that the wrapper was given, and its guard. The last thing that a constructor does."""
         for m in leaves_of(self).values():
             m.__dict__.update(self._given)
+        for m in self.modules():
+            if isinstance(m, Metric | MetricCollection):
+                m.__dict__["_guard"] = self._guard
 
     # ---- what a subclass defines
     def _parts(self) -> list[Any]:
@@ -79,6 +83,10 @@ class WrapperMetric(Metric):
     # ---- the contract
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Add a batch to every metric inside."""
+        with self._held():
+            self._update_here(args, kwargs)
+
+    def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if "valid" not in kwargs:
             return update_all(self._calls(args, kwargs))
         valid = kwargs.pop("valid")
@@ -90,18 +98,26 @@ class WrapperMetric(Metric):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The value on this batch, which is also accumulated."""
-        values = Forwarded(self._calls(args, kwargs)).values()
+        with self._held(waits=any(m.dist_sync_on_step for m in leaves_of(self).values())):
+            value = self._forward_here(self._calls(args, kwargs))
+        return value
+
+    def _forward_here(self, calls: list[Call]) -> Any:
+        values = Forwarded(calls).values()
         value = self._value([values[id(m)] for m in self._parts()])
         self.__dict__["_forward_cache"] = map_tensors(value, Tensor.detach)
         return value
 
     def compute(self) -> Any:
         """The value over everything seen since the last reset, on all ranks."""
-        value, faults = self._later(self._read())()
-        value = self._finish(finished(value))
+        read = self._read()
+        with self._held():
+            value, faults = self._later(read)()
+            value = self._finish(finished(value))
         check_all(faults, value)
         return value
 
+    @guarded
     def fetch(self, reset: bool = False) -> Pending:
         """The value as Python numbers in full precision, later: starts what must be sent and copied, and returns at once.
 
@@ -139,6 +155,7 @@ class WrapperMetric(Metric):
             return value
         return map_tensors(value, lambda x: x.to(self.dtype) if x.is_floating_point() else x)
 
+    @guarded
     def reset(self) -> None:
         """Forget everything."""
         for m in self._parts():
@@ -146,6 +163,7 @@ class WrapperMetric(Metric):
         self.__dict__.update(_computed=None, _forward_cache=None, _is_synced=False)
         self._read_again()
 
+    @guarded
     def merge_state(self, other: Metric | dict[str, Any] | str | os.PathLike[str]) -> None:
         """Add what another wrapper of the same metrics has seen: the wrapper, its `state_dict`, or a file of `torchtally.save`."""
         for mine, theirs in zip(self._parts(), self._like(other)._parts()):

@@ -37,6 +37,7 @@ class ClasswiseWrapper(WrapperMetric):
                 raise ValueError(f"ClasswiseWrapper: {name} is {x!r}; expected a string or None.")
         self.labels = labels
         self._prefix, self._postfix = prefix, postfix
+        self._hold()
 
     def _value(self, values: list[Any]) -> dict[str, Tensor]:
         value = finished(values[0])

@@ -45,7 +45,7 @@ class MinMaxMetric(WrapperMetric):
         self.highest = nn.ModuleList([MaxMetric(nan_strategy="ignore") for _ in range(count)]).to(base_metric.device)
         for m in (*self.lowest, *self.highest):
             m.persistent(True)
-        self._pass_options()
+        self._hold()
 
     @property
     def min_val(self) -> Any:

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..apart import Call, Forwarded, update_all
+from ..apart import Call, update_all
 from ..pending import finished
-from ..statistic import map_tensors
 from ..valid import rows_of
 from .abstract import WrapperMetric, checked_metric, given_to
 
@@ -43,6 +42,7 @@ class MultioutputWrapper(WrapperMetric):
         self.output_dim = output_dim
         self.remove_nans = remove_nans
         self.squeeze_outputs = squeeze_outputs
+        self._hold()
 
     def _parts(self) -> list[Any]:
         return list(self.metrics)
@@ -72,8 +72,7 @@ class MultioutputWrapper(WrapperMetric):
                 found = rows if found is None else found & rows
         return found
 
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        """Add a batch of all outputs."""
+    def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         valid = kwargs.pop("valid", None)
         calls: list[Call] = []
         later = []
@@ -94,13 +93,10 @@ class MultioutputWrapper(WrapperMetric):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The values on this batch, which is also accumulated. Waits for the device where rows with NaN are to be left out."""
-        calls = self._calls(args, kwargs)
-        if self.remove_nans:
-            calls = [self._without_nan(call) for call in calls]
-        values = Forwarded(calls).values()
-        value = self._value([values[id(m)] for m in self.metrics])
-        self.__dict__["_forward_cache"] = map_tensors(value, Tensor.detach)
-        return value
+        return super().forward(*args, **kwargs)
+
+    def _forward_here(self, calls: list[Call]) -> Any:
+        return super()._forward_here([self._without_nan(call) for call in calls] if self.remove_nans else calls)
 
     def _without_nan(self, call: Call) -> Call:
         m, positional, given = call

@@ -41,6 +41,7 @@ class MultitaskWrapper(WrapperMetric):
                 raise TypeError(str(error)) from None
         self.task_metrics = nn.ModuleDict(task_metrics)
         self._prefix, self._postfix = _checked(prefix, "prefix"), _checked(postfix, "postfix")
+        self._hold()
 
     def _parts(self) -> list[Any]:
         return list(self.task_metrics.values())

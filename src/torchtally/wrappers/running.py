@@ -13,6 +13,7 @@ from ..aggregation import MeanMetric, SumMetric
 from ..apart import Call
 from ..faults import NEVER, Fault
 from ..formula import Formula
+from ..guard import guarded
 from ..ledger import ROOM, Ledger
 from ..statistic import Number, Slots, in_functorch, may_wait
 from ..together import Read, copy_over_ranks
@@ -166,6 +167,7 @@ class Running(WrapperMetric):
             empty = base_metric.clone()
             empty.reset()
             self.places = nn.ModuleList([empty.clone() for _ in range(window + 1)])
+        self._hold()
 
     places: Any
     """Where there is no ring: an empty metric for the next update, and one for each of the last, the oldest first."""
@@ -183,6 +185,10 @@ class Running(WrapperMetric):
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Add a batch, and let go of the oldest."""
+        with self._held():
+            self._update_here(args, kwargs)
+
+    def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         next_place, positional, given = self._calls(args, kwargs)[0]
         if "valid" in kwargs:
             given = {**given, "valid": kwargs["valid"]}
@@ -191,7 +197,11 @@ class Running(WrapperMetric):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The value of this batch alone, which is added in place of the oldest."""
-        next_place, positional, given = self._calls(args, kwargs)[0]
+        with self._held(waits=bool(self._parts()[0].__dict__.get("dist_sync_on_step"))):
+            return self._forward_here(self._calls(args, kwargs))
+
+    def _forward_here(self, calls: list[Call]) -> Any:
+        next_place, positional, given = calls[0]
         value = next_place(*positional, **given)
         self._turn()
         self.__dict__["_forward_cache"] = next_place._forward_cache
@@ -209,6 +219,7 @@ class Running(WrapperMetric):
     def update_count(self) -> int:
         return max(self._update_count, super().update_count)
 
+    @guarded
     def reset(self) -> None:
         super().reset()
         self.__dict__["_update_count"] = 0

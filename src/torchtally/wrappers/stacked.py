@@ -135,6 +135,7 @@ class StackedFormula(Formula):
     # ---- adding
     def _slots(self) -> Slots:
         """Of the ledger, with nothing waiting."""
+        self.ledger.meet()
         slots = self.ledger.views()[0]
         if self.stacked.pours:
             self.stacked.pour(slots)
@@ -158,6 +159,8 @@ class StackedFormula(Formula):
         slots = [loose(part, ledger.device, self.ledger.clock) for part in ledger.parts]
         for j, (input_, _) in enumerate(ledger.inputs):
             _, piece = input_.take(False, *batch)
+            if piece is None:
+                continue
             normal = input_.settle(slots[len(ledger.keys) + j], [piece], self.ledger.clock.now)
             for i in ledger.feeds[j]:
                 ledger.keys[i][0].update(slots[i], *normal)
@@ -172,8 +175,7 @@ class StackedFormula(Formula):
         ledger = self.base.ledger
         if not self.validate_args:
             return []
-        found = (input_.faults(parts[len(ledger.keys) + j]) for j, (input_, _) in enumerate(ledger.inputs))
-        return [fault for fault in found if fault is not None]
+        return [fault for j, (input_, _) in enumerate(ledger.inputs) for fault in input_.faults(parts[len(ledger.keys) + j])]
 
     def _faults(self, ledger: Ledger) -> list[Fault]:
         ledger.fold()

@@ -16,12 +16,23 @@ class MetricInputTransformer(WrapperMetric):
 
     They are applied to the first and the second argument of an update, or to those named `preds` and `target`. A transform must not wait for the
     device if updates are not to.
+
+    >>> from torch import tensor
+    >>> from torchtally import MeanSquaredError
+    >>> from torchtally.wrappers import MetricInputTransformer
+    >>> class Celsius(MetricInputTransformer):
+    ...     def transform_pred(self, pred):
+    ...         return (pred - 32) / 1.8
+    >>> metric = Celsius(MeanSquaredError())
+    >>> metric.update(tensor([50.0, 68.0]), tensor([10.0, 22.0]))
+    >>> metric.compute()
+    tensor(2.)
     """
 
     def __init__(self, wrapped_metric: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.wrapped_metric = checked_metric(type(self).__name__, "wrapped_metric", wrapped_metric)
-        self._pass_options()
+        self._hold()
 
     def transform_pred(self, pred: Tensor) -> Tensor:
         """The predictions that the metric is given."""

@@ -1,0 +1,57 @@
+"""`plot` of the metrics whose value is a curve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..metric import Metric
+
+    Drawn = Metric
+else:
+    Drawn = object
+
+
+class ROCPlot(Drawn):
+    """Draws ROC curves."""
+
+    def plot(  # type: ignore[override]  # torchmetrics' order of arguments
+        self,
+        curve: Any = None,
+        score: Any = None,
+        ax: Any = None,
+        labels: Sequence[str] | None = None,
+        threshold: float | None = 0.5,
+    ) -> tuple[Any, Any]:
+        """Draw the curve, or `curve`, with the area under it (or `score`; False for none) and the point at `threshold` (None for none)."""
+        from ..plotting.canvas import spaced
+        from ..plotting.curves import plot_roc
+
+        found = self.compute() if curve is None else curve
+        return plot_roc(found, score, ax, labels=labels, threshold=threshold, name=f"{spaced(type(self).__name__)} curve", noun=_noun(self))
+
+
+class PrecisionRecallPlot(Drawn):
+    """Draws precision-recall curves."""
+
+    def plot(  # type: ignore[override]  # torchmetrics' order of arguments
+        self,
+        curve: Any = None,
+        score: Any = None,
+        ax: Any = None,
+        labels: Sequence[str] | None = None,
+        threshold: float | None = 0.5,
+    ) -> tuple[Any, Any]:
+        """Draw the curve, or `curve`, with its average precision (or `score`; False for none) and the point at `threshold` (None for none)."""
+        from ..plotting.canvas import spaced
+        from ..plotting.curves import plot_precision_recall
+
+        found = self.compute() if curve is None else curve
+        return plot_precision_recall(
+            found, score, ax, labels=labels, threshold=threshold, name=spaced(type(self).__name__), noun=_noun(self)
+        )
+
+
+def _noun(metric: Any) -> str:
+    return "label" if type(metric).__name__.startswith("Multilabel") else "class"

@@ -1,0 +1,44 @@
+"""Pictures of collections: one for each metric, or all values in one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .values import Scale, plot_values
+
+
+def plot_collection(collection: Any, val: Any, ax: Any, together: bool) -> Any:
+    """`MetricCollection.plot`."""
+    name = type(collection).__name__
+    if val is None:
+        val = collection.compute()
+    steps = val if isinstance(val, list | tuple) else [val]
+    if not steps or not all(isinstance(v, Mapping) for v in steps):
+        raise TypeError(
+            f"{name}.plot: val is {type(val).__name__}; expected what compute() gives, or a list of such dicts, one for each step."
+        )
+    if together:
+        return plot_values(val, ax, scale=Scale("Metrics", label="value"))
+    members = list(collection.items(keep_base=False))
+    given = [None] * len(members) if ax is None else list(ax)
+    if len(given) != len(members):
+        raise ValueError(f"{name}.plot: ax holds {len(given)} axes; expected {len(members)}, one for each metric, or together=True.")
+    drawn = []
+    for key, metric, own in zip(*zip(*members), given):
+        of_member = [_value_of(v, key, collection) for v in steps]
+        drawn.append(metric.plot(of_member if isinstance(val, list | tuple) else of_member[0], ax=own))
+    return drawn
+
+
+def _value_of(values: Mapping[str, Any], key: str, collection: Any) -> Any:
+    """A member's value; one that is a dict was spread out under names of its own."""
+    if key in values:
+        return values[key]
+    inner = {k.removeprefix(f"{key}_"): x for k, x in values.items() if k not in collection.keys(keep_base=False)}
+    others = [k for k in collection.keys(keep_base=False) if k not in values]
+    if not inner or others != [key]:
+        raise ValueError(
+            f"{type(collection).__name__}.plot: val has no value named {key!r} but {list(values)}. Draw that metric alone: collection[{key!r}].plot()."
+        )
+    return inner
