@@ -269,7 +269,7 @@ class MetricCollection(nn.Module):
                 ledger.add(j, key, piece)
         for indices, numbers in rows:
             add_scalars(ledger, indices, numbers)
-        ledger.tick(compiling)
+        ledger.tick()
         return done
 
     def _refused(self, group: tuple[int, ...], scalars: list[Any]) -> int:

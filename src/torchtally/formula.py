@@ -114,7 +114,7 @@ class Formula(Metric):
         ledger = self.ledger
         for j, (key, piece) in enumerate(taken):
             ledger.add(j, key, piece)
-        ledger.tick(torch.compiler.is_compiling())
+        ledger.tick()
 
     @guarded
     def _update_valid(self, valid: Any, batch: tuple[Any, ...]) -> None:

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from .faults import Fault
 from .guard import follow, stream_of
-from .statistic import Input, Number, Piece, Slots, Statistic, loose, neutral
+from .statistic import Input, Number, Piece, Slots, Statistic, loose, neutral, recorded
 from .statistics.averages import ScalarRows
 from .transfer import to_host
 from .valid import Unseen
@@ -57,14 +57,14 @@ class Clock:
     @property
     def now(self) -> Any:
         """The number of the update under way, from 1."""
-        return self.ticks + 1 if torch.compiler.is_compiling() else self.count + 1
+        return self.ticks + 1 if recorded(self.ticks) else self.count + 1
 
     @property
     def updates(self) -> int:
         return self.count + (int(self.ticks) if self.traced else 0)
 
-    def tick(self, compiling: bool) -> None:
-        if compiling:
+    def tick(self) -> None:
+        if recorded(self.ticks):
             self.traced = True
             self.ticks.add_(1)
         else:
@@ -272,7 +272,7 @@ class Ledger:
         """Add a batch, given to inputs `takes`, when the mask of its rows has come to the host."""
         self.meet()
         self.unseen.append((Unseen(mask, values, self.clock.count + 1), takes))
-        self.tick(False)
+        self.tick()
         while self.unseen and (self.unseen[0][0].here or len(self.unseen) > ROOM):
             self._see()
 
@@ -288,9 +288,9 @@ class Ledger:
         finally:
             self.clock.count = now
 
-    def tick(self, compiling: bool) -> None:
+    def tick(self) -> None:
         """One more update."""
-        self.clock.tick(compiling)
+        self.clock.tick()
         self.reduced = None
 
     @property

@@ -182,7 +182,17 @@ def may_wait(x: Tensor) -> bool:
         return False
     if type(x) is not Tensor and type(x) is not torch.nn.Parameter and _is_stand_in(x):
         return False
-    return not (x.is_cuda and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
+    return not captured(x)
+
+
+def captured(x: Tensor) -> bool:
+    """Whether what is done to `x` now becomes part of a CUDA graph, which will do it again without Python."""
+    return x.is_cuda and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+
+
+def recorded(x: Tensor) -> bool:
+    """Whether what is done to `x` now will be done again without Python: it is compiled or captured."""
+    return torch.compiler.is_compiling() or (x.is_cuda and captured(x))
 
 
 def in_functorch() -> bool:

@@ -108,5 +108,5 @@ class BinaryFairness(GroupFormula):
 
 def _ends(rates: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Lowest over highest rate, and the groups that have them; NaN is no rate."""
-    low, high = rates.nan_to_num(nan=inf).argmin(), rates.nan_to_num(nan=-inf).argmax()
-    return rates[low] / rates[high], low, high
+    low, high = rates.nan_to_num(nan=inf), rates.nan_to_num(nan=-inf)
+    return low.amin() / high.amax(), low.argmin(), high.argmax()
