@@ -15,7 +15,7 @@ from ..faults import NEVER, Fault
 from ..formula import Formula
 from ..guard import guarded
 from ..ledger import ROOM, Ledger
-from ..statistic import Number, Slots, in_functorch, may_wait
+from ..statistic import Number, Slots, in_functorch, may_wait, recorded
 from ..together import Read, copy_over_ranks
 from .abstract import Later, WrapperMetric, checked_metric, given_to
 from .stacked import Stacked, StackedFormula, stackable
@@ -82,13 +82,13 @@ class Window(StackedFormula):
     def update(self, *args: Any, **kwargs: Any) -> None:
         number = self._number(args, kwargs) if self.numbers else None
         if number is None:
-            self._push(self._traced_share(args, kwargs) if torch.compiler.is_compiling() else self._settled(args, kwargs))
+            self._push(self._traced_share(args, kwargs) if recorded(self.ledger.clock.ticks) else self._settled(args, kwargs))
             return
         ledger = self.ledger
         recent: Recent = ledger.lanes[0]
         recent.values.append(number)
         recent.count += 1
-        ledger.tick(False)
+        ledger.tick()
         recent.last = ledger.clock.count
         if self.copies > ROOM and recent.count == ROOM:
             self._slots()
@@ -96,7 +96,7 @@ class Window(StackedFormula):
     def _number(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The number of an update that gives one, without NaN that the host can see."""
         value = args[0] if len(args) == 1 and not kwargs else kwargs.get("value") if len(kwargs) == 1 and not args else None
-        if torch.compiler.is_compiling() or self.ledger.shared:
+        if self.ledger.shared or recorded(self.ledger.clock.ticks):
             return None
         if type(value) is Tensor and value.numel() == 1 and not in_functorch():
             if not value.is_cpu:
@@ -128,7 +128,7 @@ class Window(StackedFormula):
         with torch.no_grad():
             self.stacked.put(slots, slots.written.remainder(self.copies)[None], share)
             slots.written.add_(1)
-        self.ledger.tick(torch.compiler.is_compiling())
+        self.ledger.tick()
 
     def _evaluated(self, ledger: Ledger) -> tuple[Any, list[tuple[str, Fault]]]:
         ledger.fold()
