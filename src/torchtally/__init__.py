@@ -17,7 +17,7 @@ from .statistic import Input, Slot, Statistic
 from .virtual import register
 
 if TYPE_CHECKING:
-    from . import classification, functional, regression
+    from . import classification, functional, regression, wrappers
     from .classification import (
         AUROC,
         EER,
@@ -68,6 +68,16 @@ if TYPE_CHECKING:
         TweedieDevianceScore,
         WeightedMeanAbsolutePercentageError,
     )
+    from .wrappers import (
+        ClasswiseWrapper,
+        MetricTracker,
+        MinMaxMetric,
+        MultioutputWrapper,
+        MultitaskWrapper,
+        Running,
+        RunningMean,
+        RunningSum,
+    )
 
 register()
 
@@ -79,6 +89,7 @@ __all__ = [
     "AveragePrecision",
     "CalibrationError",
     "CatMetric",
+    "ClasswiseWrapper",
     "CohenKappa",
     "CompositionalMetric",
     "ConcordanceCorrCoef",
@@ -109,8 +120,12 @@ __all__ = [
     "MeanSquaredLogError",
     "Metric",
     "MetricCollection",
+    "MetricTracker",
+    "MinMaxMetric",
     "MinMetric",
     "MinkowskiDistance",
+    "MultioutputWrapper",
+    "MultitaskWrapper",
     "NegativePredictiveValue",
     "NormalizedRootMeanSquaredError",
     "PearsonCorrCoef",
@@ -124,6 +139,9 @@ __all__ = [
     "Recall",
     "RecallAtFixedPrecision",
     "RelativeSquaredError",
+    "Running",
+    "RunningMean",
+    "RunningSum",
     "SensitivityAtSpecificity",
     "Slot",
     "SpearmanCorrCoef",
@@ -142,9 +160,10 @@ __all__ = [
     "load",
     "regression",
     "save",
+    "wrappers",
 ]
 
-_FAMILIES = ("classification", "regression")
+_FAMILIES = ("classification", "regression", "wrappers")
 
 
 def __getattr__(name: str) -> Any:
