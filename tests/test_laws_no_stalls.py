@@ -3,7 +3,7 @@
 import pytest
 import torch
 from cases import CASES, batches
-from test_laws import as_numbers, assert_equal, fed, leaves
+from test_laws import as_numbers, assert_equal, fed, leaves, of_each_statistic
 from torch.utils import _pytree as pytree
 
 from torchtally.stalls import pretend_cuda
@@ -51,3 +51,30 @@ def test_values_on_the_device_are_those_on_the_host(case):
     value = metric.compute()
     assert all(x.is_cuda for x in leaves(value))
     assert_equal([x.cpu() for x in leaves(value)], fed(case, host).compute(), case.tolerance)
+
+
+def replayed(case, data):
+    """A metric whose update was captured in a CUDA graph and replayed over batches of one size."""
+    metric, static = case.make().to("cuda"), moved(data[0])
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        metric.update(*static)  # a capture wants everything to have run once
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        metric.update(*static)
+    metric.reset()
+    for batch in data:
+        for x, new in zip(static, batch):
+            x.copy_(new)
+        graph.replay()
+    return metric
+
+
+@of_each_statistic
+def test_a_captured_update_counts_every_replay(case):
+    data = batches(case, (7, 7, 7, 7))
+    metric = replayed(case, data)
+    assert_equal([x.cpu() for x in leaves(metric.compute())], fed(case, data).compute(), case.tolerance)
+    assert metric.update_count == len(data)

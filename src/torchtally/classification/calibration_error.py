@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -34,6 +35,18 @@ class CalibrationFormula(Formula):
         if self.norm == "l2":
             return ((gap.square() / seen.clamp(min=1)).sum() / whole).sqrt()
         return (gap / seen.clamp(min=1)).amax().masked_fill(whole.eq(0), torch.nan)
+
+    def plot(self, val: Any = None, ax: Any = None, *, labels: Sequence[str] | None = None) -> tuple[Any, Any]:
+        """Draw the bins as a reliability diagram; or `val`, an error that was computed before, or a list of them, one for each step."""
+        from ..plotting.calibration import plot_calibration
+        from ..plotting.canvas import spaced
+
+        if val is not None:
+            return super().plot(val, ax, labels=labels)
+        ((seen, right, confidence),) = self._totals(self._whole())
+        held = seen.clamp(min=1)
+        error, name = float(self.compute()), spaced(type(self).__name__)
+        return plot_calibration(seen, confidence / held, right / held, ax, score=error, norm=self.norm, name=name)
 
 
 class BinaryCalibrationError(CalibrationFormula):

@@ -18,7 +18,7 @@ class GroupFormula(Formula):
     """A dict of rates, from the counts of each group."""
 
     entries = ("preds", "target", "groups")
-    higher_is_better = False
+    higher_is_better: bool | None = None
     is_differentiable = False
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
@@ -76,6 +76,8 @@ class BinaryFairness(GroupFormula):
     {'DP_0_1': tensor(0.5000), 'EO_0_0': tensor(1.)}
     """
 
+    higher_is_better = True
+
     def __init__(
         self,
         num_groups: int,
@@ -106,5 +108,5 @@ class BinaryFairness(GroupFormula):
 
 def _ends(rates: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Lowest over highest rate, and the groups that have them; NaN is no rate."""
-    low, high = rates.nan_to_num(nan=inf).argmin(), rates.nan_to_num(nan=-inf).argmax()
-    return rates[low] / rates[high], low, high
+    low, high = rates.nan_to_num(nan=inf), rates.nan_to_num(nan=-inf)
+    return low.amin() / high.amax(), low.argmin(), high.argmax()

@@ -18,7 +18,6 @@ class HingeFormula(Formula):
     higher_is_better = False
     is_differentiable = True
     plot_lower_bound = 0.0
-    plot_upper_bound = 1.0
 
     @feeds
     def update(self, preds: Tensor, target: Tensor) -> None:

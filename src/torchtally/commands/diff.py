@@ -14,10 +14,10 @@ SETTINGS = {"epilog": "Example: torchtally check train.py --json > before.json; 
 
 
 def command(
-    before: Annotated[Path, typer.Argument(help="The JSON of `torchtally check` or `torchtally stalls` before the change.", show_default=False)],
-    after: Annotated[Path, typer.Argument(help="The same after it.", show_default=False)],
+    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="The JSON of `torchtally check` or `torchtally stalls` before the change.", show_default=False)],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="The same after it.", show_default=False)],
     json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/json.md) instead of text.")] = False,
-    html: Annotated[Path | None, typer.Option(help="Also write a page to this file.", show_default=False)] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page to this file.", show_default=False)] = None,
 ) -> None:
     """Compare two reports. The exit code is 1 if a stall appeared or grew."""
     from ..stalls.comparison import compare, read_account

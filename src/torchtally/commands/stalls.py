@@ -34,7 +34,7 @@ SETTINGS = {
 
 
 def command(
-    traces: Annotated[list[Path], typer.Argument(metavar="TRACE...", help="Trace files of torch.profiler, or folders of them: one per rank.", show_default=False)],
+    traces: Annotated[list[Path], typer.Argument(metavar="TRACE", help="Trace files of torch.profiler, or folders of them: one per rank.", show_default=False)],
     json: Annotated[str | None, typer.Option("--json", metavar="[=FILE]", help="Print JSON (docs/json.md) instead of text, or write it to a file.", show_default=False)] = None,
     csv: Annotated[str | None, typer.Option("--csv", metavar="[=FILE]", help="Print a table for spreadsheets, or write it to a file.", show_default=False)] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page to this file.", show_default=False)] = None,
@@ -47,7 +47,7 @@ def command(
         list[str] | None,
         typer.Option(metavar="FILE:LINE|PATTERN", help="Accept these stalls: a line, a file, or a pattern for a function, metric or operator.", show_default=False),
     ] = None,
-    warmup: Annotated[int, typer.Option(min=0, help="Leave out the first steps.")] = 0,
+    warmup: Annotated[int, typer.Option(min=0, help="Leave this many steps at the start out of the count.")] = 0,
 ) -> None:
     """Read profiler traces and tell which lines made the host wait for the device, and what that cost."""
     from ..stalls import selection

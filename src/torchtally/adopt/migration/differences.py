@@ -23,8 +23,11 @@ class Difference:
     options: tuple[tuple[str, str], ...]
     text: str
 
+    def mentions(self, name: str) -> bool:
+        return any(name == n or _TASKS.sub("", name) == n for n in self.names)
+
     def speaks_of(self, name: str, call: ast.Call | None) -> bool:
-        if not any(name == n or _TASKS.sub("", name) == n for n in self.names):
+        if not self.mentions(name):
             return False
         given = {k.arg: _bare(ast.unparse(k.value)) for k in call.keywords if k.arg} if call is not None else {}
         return all(option in given and value in (_ANY, given[option]) for option, value in self.options)
