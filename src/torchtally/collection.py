@@ -426,9 +426,11 @@ class MetricCollection(nn.Module):
             return None
         return next((m for _, m in self._leaves() if m.dist_sync_fn is None and m._to_sync()), None)
 
-    def _leaves(self) -> list[tuple[str, Metric]]:
+    def _leaves(self) -> Iterator[tuple[str, Metric]]:
         """Every metric that holds totals: the members, and those inside of members."""
-        return [(n, m) for n, m in self.named_modules() if isinstance(m, Metric) and (isinstance(m, Formula) or m._defaults)]
+        for name, member in self._modules.items():
+            inside = member.named_modules(prefix=name) if member._modules else [(name, member)]
+            yield from ((n, m) for n, m in inside if isinstance(m, Metric) and (isinstance(m, Formula) or m._defaults))
 
     def peers(self, metric: Metric) -> list[tuple[str, Metric]]:
         """The metrics that are read over the same ranks as one of them, with their names."""

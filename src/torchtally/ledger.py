@@ -460,11 +460,10 @@ class Ledger:
         if not self.strict[j]:
             return []
         found = self.inputs[j][0].faults(self.views()[len(self.keys) + j])
-        for n, fault in enumerate(found):
-            if (j, n) in self.known:  # the host has read these already
-                count, first = self.known[j, n]
-                found[n] = replace(fault, count=torch.tensor(count), first=torch.tensor(first))
-        return found
+        if not self.known:
+            return found
+        told = [(fault, *self.known.get((j, n), (None, None))) for n, fault in enumerate(found)]  # some the host has read already
+        return [f if n is None else replace(f, count=torch.tensor(n), first=torch.tensor(first)) for f, n, first in told if n != 0]
 
     def faults(self, indices: Iterable[int] | None = None) -> list[Fault]:
         """What was wrong with values of the inputs of some statistics (all, if None)."""

@@ -72,7 +72,7 @@ class Reduction:
 
     def steps(self, wire: Wire) -> Steps:
         """Collective after collective; each is yielded to be waited for."""
-        plan, world = self.plan, self.channel.world
+        plan = self.plan
         while not all(event.query() for event in self.events):  # in a thread of our own: the copies to the host are under way
             time.sleep(0.0002)
         payload = self._payload() if plan.payload else None
@@ -82,9 +82,10 @@ class Reduction:
         fixed = [_bytes(x) for x in self._gatherable()] if plan.columns is None else []
         yield wire.all_reduce(head)
         known: list[float] = head[: plan.table + len(plan.faults) * (1 + plan.buckets)].tolist()
-        if not _agree(known[1:7], world):
+        given = int(known[0])  # by how many ranks; by one where PyTorch only pretends that there are many
+        if not _agree(known[1:7], given):
             raise RankError(f"{self.layout.title}: {self._differences(known)}")
-        if not _agree(known[7:13], world):
+        if not _agree(known[7:13], given):
             return (yield from self._all_apart(wire))
         works = [wire.all_reduce(flat, group[1]) for group, _, flat in big]
         rows = None  # what is gathered, in one go with the samples if there are any
@@ -110,9 +111,9 @@ class Reduction:
             head[plan.updates + k].fill_(float(ledger.clock.count))
             if ledger.clock.traced:
                 head[plan.updates + k].add_(ledger.clock.ticks.to(self.device))
-        if plan.faults:
-            self._put_faults(head[plan.table : plan.table + len(plan.faults) * (1 + plan.buckets)].view(len(plan.faults), -1))
         host = head.numpy() if type(head) is Tensor and head.is_cpu else None
+        if plan.faults:
+            self._put_faults(head)
         for k, group, place, size in plan.packed:
             flat: Any = self.ledgers[k].flats[group]
             into: Any = head
@@ -130,13 +131,23 @@ class Reduction:
             head[start : start + plan.width] = torch.cat([_as_floats(x) for x in self._gatherable()])
         return head
 
-    def _put_faults(self, table: Tensor) -> None:
+    def _put_faults(self, head: Tensor) -> None:
+        """How many faults of each sort, and where there are any in which update the first was."""
         plan, flats = self.plan, [ledger.flats for ledger in self.ledgers]
+        table = head[plan.table : plan.table + len(plan.faults) * (1 + plan.buckets)].view(len(plan.faults), -1)
+        mine = 1 + self.channel.rank % max(plan.buckets, 1)
+        if head.is_cpu and all(ledger.on_cpu for ledger in self.ledgers):  # mostly nothing, and then nothing is written
+            for row, (k, _, (counts, place), (firsts, first)) in enumerate(plan.faults):
+                if found := int(flats[k][counts][place]):
+                    table[row, 0] = found
+                    if plan.buckets:
+                        table[row, mine] = int(flats[k][firsts][first]) + _ONE
+            return
         count = torch.stack([flats[k][group][start] for k, _, (group, start), _ in plan.faults])
         table[:, 0] = count
         if plan.buckets:
-            first = torch.stack([flats[k][group][start] for k, _, _, (group, start) in plan.faults])
-            table[:, 1 + self.channel.rank % plan.buckets] = torch.where(count > 0, first + _ONE, 0)
+            earliest = torch.stack([flats[k][group][start] for k, _, _, (group, start) in plan.faults])
+            table[:, mine] = torch.where(count > 0, earliest + _ONE, 0)
 
     def _joined(self, group: Group, ks: list[int]) -> Tensor:
         flats = [self.ledgers[k].flats[group] for k in ks]
