@@ -272,6 +272,53 @@ def _told() -> list[Case]:
     return found
 
 
+def grouped(n: int, g: torch.Generator) -> Batch:
+    return torch.rand(n, generator=g), torch.randint(0, 2, (n,), generator=g), torch.randint(0, 3, (n,), generator=g)
+
+
+def padded_groups(n: int, g: torch.Generator) -> Batch:
+    preds, target = yes_no_images(n, g)
+    return preds, target.masked_fill(torch.rand(n, 2, 3, generator=g) < 0.3, -1), torch.randint(0, 3, (n,), generator=g)
+
+
+def padded_multilabel(n: int, g: torch.Generator) -> Batch:
+    preds, target = multilabel(n, g)
+    return preds.round(decimals=1), target.masked_fill(torch.rand(n, 4, generator=g) < 0.3, -1)
+
+
+def _scores() -> list[Case]:
+    """Calibration, hinge loss, label ranking and fairness."""
+    found = [
+        Case("BinaryHingeLoss", c.BinaryHingeLoss, yes_no),
+        Case("BinaryHingeLoss-margins", functools.partial(c.BinaryHingeLoss, True, from_logits=False), logits),
+        Case("BinaryHingeLoss-padded", functools.partial(c.BinaryHingeLoss, ignore_index=-1), padded_yes_no),
+        Case("MulticlassHingeLoss", functools.partial(c.MulticlassHingeLoss, 5), scores),
+        Case("MulticlassHingeLoss-margins", functools.partial(c.MulticlassHingeLoss, 5, from_logits=False), images),
+        Case("MulticlassHingeLoss-all", functools.partial(c.MulticlassHingeLoss, 5, True, "one-vs-all", -1), padded_scores),
+        Case("BinaryGroupStatRates", functools.partial(c.BinaryGroupStatRates, 3), grouped),
+        Case("BinaryGroupStatRates-padded", functools.partial(c.BinaryGroupStatRates, 3, ignore_index=-1), padded_groups),
+        Case("BinaryFairness", functools.partial(c.BinaryFairness, 3, from_logits=False), grouped, sized_by_data=True),
+        Case("BinaryFairness-parity", functools.partial(c.BinaryFairness, 3, "demographic_parity"), grouped, sized_by_data=True),
+        Case("BinaryFairness-opportunity", functools.partial(c.BinaryFairness, 3, "equal_opportunity"), grouped, sized_by_data=True),
+    ]
+    for norm in ("l1", "l2", "max"):
+        found.append(Case(f"BinaryCalibrationError-{norm}", functools.partial(c.BinaryCalibrationError, 5, norm), yes_no))
+        found.append(Case(f"MulticlassCalibrationError-{norm}", functools.partial(c.MulticlassCalibrationError, 5, 5, norm), scores))
+    for said in (True, False):
+        told = functools.partial(c.BinaryCalibrationError, 5, from_logits=said)
+        found.append(Case(f"BinaryCalibrationError-{said}", told, logits if said else yes_no))
+    found.append(Case("BinaryCalibrationError-padded", functools.partial(c.BinaryCalibrationError, ignore_index=-1), padded_yes_no))
+    found.append(
+        Case("MulticlassCalibrationError-padded", functools.partial(c.MulticlassCalibrationError, 5, ignore_index=-1), padded_scores)
+    )
+    for name in ("CoverageError", "RankingAveragePrecision", "RankingLoss"):
+        cls = getattr(c, f"Multilabel{name}")
+        found.append(Case(cls.__name__, functools.partial(cls, 4), multilabel))
+        found.append(Case(f"{cls.__name__}-images", functools.partial(cls, 4), multilabel_images))
+        found.append(Case(f"{cls.__name__}-padded", functools.partial(cls, 4, ignore_index=-1), padded_multilabel))
+    return found
+
+
 def _curves() -> list[Case]:
     """Curves and the areas under them, exact and binned."""
     found = []
@@ -325,6 +372,7 @@ CASES: list[Case] = [
     *_agreement(),
     *_curves(),
     *_told(),
+    *_scores(),
 ]
 
 

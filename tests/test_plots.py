@@ -378,12 +378,26 @@ def test_a_curve_must_be_one(curve):
 def test_a_reliability_diagram_shows_the_gap_of_each_bin():
     figure, ax = plotting.plot_calibration(tensor([0, 2, 4]), tensor([0.0, 0.5, 0.9]), tensor([0.0, 0.25, 1.0]), score=0.15)
     drawn(figure)
-    assert ax.get_title() == "Calibration: l1 error 0.15"
+    assert ax.get_title() == "Calibration: 0.15 (l1)"
     assert [p.get_y() for p in ax.patches] == pytest.approx([0, 0, 0.25, 1.0])
     assert [p.get_height() for p in ax.patches] == pytest.approx([0.25, 1.0, 0.25, -0.1])
     assert texts(ax) == ["perfect calibration", "came true", "gap to the confidence"]
     with pytest.raises(ValueError, match="expected three of one shape"):
         plotting.plot_calibration(tensor([1]), tensor([1.0, 2.0]), tensor([1.0]))
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "max"])
+def test_a_calibration_error_draws_its_bins(norm):
+    metric = c.BinaryCalibrationError(n_bins=2, norm=norm)
+    metric.update(tensor([0.2, 0.3, 0.7, 0.9]), tensor([0, 1, 1, 1]))
+    figure, ax = metric.plot()
+    drawn(figure)
+    assert [p.get_height() for p in ax.patches[:2]] == pytest.approx([0.5, 1.0])
+    assert ax.get_title() == f"Binary calibration error: {plotting.canvas.short(float(metric.compute()))} ({norm})"
+    _, ax = metric.plot([0.5, 0.25])
+    assert texts(ax) == ["best: 0.25 at step 1"]
+    _, ax = c.MulticlassCalibrationError(3).plot()
+    assert "NaN" in ax.get_title()
 
 
 # ---- names

@@ -99,6 +99,11 @@ def precision_recall() -> Any:
     return fed(c.BinaryPrecisionRecallCurve(), yes_no(600, 1.8)).plot()
 
 
+def calibration() -> Any:
+    scores, target = yes_no(4000, 1.8)
+    return fed(c.BinaryCalibrationError(n_bins=10), (scores.pow(0.5), target)).plot()
+
+
 PICTURES: dict[str, Callable[[], Any]] = {
     "value": value,
     "classes": classes,
@@ -109,6 +114,7 @@ PICTURES: dict[str, Callable[[], Any]] = {
     "confusion": confusion,
     "confusion-of-labels": confusion_of_labels,
     "counts": counts,
+    "calibration": calibration,
     "roc": roc,
     "precision-recall": precision_recall,
 }

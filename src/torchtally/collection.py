@@ -16,15 +16,15 @@ from torch import Tensor, nn
 from . import distributed
 from .apart import Call, Forwarded, mergeable, update_all
 from .faults import Fault
+from .fetching import UnderWay, over_ranks
 from .formula import Formula, check_all, named, wants_grad
 from .guard import Guard, guarded
 from .ledger import Ledger, LooseLedger
 from .metric import Metric, _opened, _saving, _valid_part, parameters_of, required_of, saving_all
 from .pending import Pending
-from .reduction import Totals
 from .statistic import host_visible, in_functorch, map_tensors, may_wait
 from .statistics.averages import Average, ScalarRows, add_scalars, read_scalars
-from .together import Read, Together, copy_over_ranks
+from .together import Read, Together, peers_of
 from .valid import rows_of
 
 
@@ -86,6 +86,7 @@ class MetricCollection(nn.Module):
     _plans: dict[tuple[Any, ...], _Feed]
     _shared: list[tuple[Formula, list[int]]]
     _served: list[str]
+    _places: dict[str, list[tuple[str, tuple[int, str]]]] | None  # of each member: name in a state_dict, part and slot
     _guard: Guard  # of all members, too
 
     def add_metrics(
@@ -183,7 +184,7 @@ class MetricCollection(nn.Module):
                 fed.setdefault(i, (i, statistic, key[1], positions))
         self.ledger.members = members
         self.ledger.strict = strict
-        self.__dict__.update(_fed=[fed[i] for i in sorted(fed)], _apart=apart, _plans={})
+        self.__dict__.update(_fed=[fed[i] for i in sorted(fed)], _apart=apart, _plans={}, _places=None)
         self.__dict__["_shared"] = [
             (m, self.ledger.members_of(m.needs()))
             for m in dict.fromkeys(self._modules.values())
@@ -268,7 +269,7 @@ class MetricCollection(nn.Module):
                 ledger.add(j, key, piece)
         for indices, numbers in rows:
             add_scalars(ledger, indices, numbers)
-        ledger.tick(compiling)
+        ledger.tick()
         return done
 
     def _refused(self, group: tuple[int, ...], scalars: list[Any]) -> int:
@@ -434,11 +435,7 @@ class MetricCollection(nn.Module):
 
     def peers(self, metric: Metric) -> list[tuple[str, Metric]]:
         """The metrics that are read over the same ranks as one of them, with their names."""
-        return [
-            (n, m)
-            for n, m in self._leaves()
-            if m.process_group is metric.process_group and m.dist_sync_fn is None and m.sync_on_compute and not m._is_synced
-        ]
+        return peers_of(self._leaves(), metric)
 
     def _total(self, read: Read | None) -> Ledger | None:
         """The shared ledger to read: over all ranks, or this rank's own; None where ranks share differently, so that each member has its own."""
@@ -461,49 +458,36 @@ class MetricCollection(nn.Module):
         Ranks are read in the background. With `reset=True` also starts afresh: what is fetched and what is counted from now on are one
         consistent cut.
         """
-        first = self._first_to_sync()
-        started = None if first is None else self.together.start(self.peers(first), first.process_group)
-        read = started[1] if started else None
-        if started is None and first is not None:  # nothing goes on in the background of a stand-in for many ranks
-            read = self._read_ranks()
-        names = list(self._modules)
-        values, faults = self._values_now(read)
-        later = [(n, m if isinstance(m, Formula) else m._stand_in(), m) for n, m in self._modules.items() if n not in values]
-        served = self._served
+        under_way = UnderWay(self.together, list(self._leaves()))
+        later = {n: waiting for n, m in self._modules.items() if (waiting := under_way.later(m)) is not None}
+        values, faults = self._values_now(later)
+        names, served = list(self._modules), self._served
 
-        def arrived(totals: Totals) -> tuple[Any, list[tuple[str, Fault]]]:
-            assert read is not None
-            read.totals = totals
-            seen: set[int] = set()
-            for n, m, own in later:
-                if not isinstance(m, Formula):
-                    values[n] = m._value_over(read.states_of(own))
-                    continue
-                ledger = read.ledger_of(m)
-                values[n] = m._unfinished(m._value_in(ledger))
-                if totals.apart or not ledger.shared:
-                    faults.extend((self._name(n), f) for f in m._faults(ledger))
-                elif id(ledger) not in seen:
-                    seen.add(id(ledger))
+        def evaluate() -> tuple[Any, list[tuple[str, Fault]]]:
+            told: set[int] = set()
+            for n, member in later.items():
+                values[n] = member.value()
+                ledger = member.ledger()
+                if ledger is not None and not ledger.shared:
+                    faults.extend((self._name(n), f) for f in member.metric._faults(ledger))
+                elif ledger is not None and id(ledger) not in told:
+                    told.add(id(ledger))
                     faults.extend((served[j], f) for j in range(len(ledger.inputs)) for f in ledger.faults_of(j))
             return self._named({n: values[n] for n in names}), faults
 
-        if started is not None:
-            pending = Pending.after(started[0], arrived)
-        else:
-            pending = Pending(*(arrived(read.totals) if read is not None else (self._named(values), faults)))
+        pending = under_way.pending(evaluate) if later else Pending(self._named(values), faults)
         if reset:
             self.reset()
         return pending
 
-    def _values_now(self, read: Read | None) -> tuple[dict[str, Any], list[tuple[str, Fault]]]:
+    def _values_now(self, later: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, Fault]]]:
         """The values, and what was kept out, of the members that do not wait for other ranks."""
-        waiting = frozenset(id(m) for m in self._modules.values() if read is not None and m in read)
-        shared = self._values(self.ledger, waiting)
+        elsewhere = frozenset(id(m) for n, m in self._modules.items() if n in later or (isinstance(m, Formula) and m._to_sync()))
+        shared = self._values(self.ledger, elsewhere)
         faults = self._faults(self.ledger) if shared else []
         values: dict[str, Any] = {}
         for n, m in self._modules.items():
-            if id(m) in waiting:
+            if n in later:
                 continue
             if id(m) in shared:
                 values[n] = m._unfinished(shared[id(m)])
@@ -630,7 +614,7 @@ class MetricCollection(nn.Module):
 
     def over_ranks(self) -> MetricCollection:
         """A copy with the totals of all ranks, which must all call. It is local from then on."""
-        return copy_over_ranks(self, self._read_ranks())
+        return over_ranks(self, self.together, list(self._leaves()))
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False, spread: bool = False) -> Any:
         """Go on from saved states. `spread=True` is for the states of a whole job: the first rank takes them and the others start empty."""
@@ -644,19 +628,25 @@ class MetricCollection(nn.Module):
         """What `super().state_dict()` gives, in a tenth of the time: shared slots are copied once."""
         out: Any = OrderedDict()
         out._metadata = OrderedDict([("", {"version": self._version})])
+        ledger = self.ledger
+        ledger.fold()
+        views, updates = ledger.views(), torch.tensor(ledger.updates)
         copies: dict[tuple[int, str], Any] = {}
-        self.ledger.fold()
+        places = self._places
+        if places is None:
+            shared = ((n, m) for n, m in self._modules.items() if isinstance(m, Formula) and m.ledger is ledger)
+            places = {n: [(f"{n}.{key}", place) for key, place in m._places(ledger).items()] for n, m in shared}
+            self.__dict__["_places"] = places
         for name, m in self._modules.items():
             out._metadata[name] = {"version": m._version}
-            if not (isinstance(m, Formula) and m.ledger is self.ledger and not m.emptied):
+            if not (isinstance(m, Formula) and m.ledger is ledger and not m.emptied):
                 m._save_to_state_dict(out, f"{name}.", False)
                 continue
-            for n, (slots, slot) in m._named_slots(self.ledger).items():
-                place = id(slots), slot
+            for key, place in places[name]:
                 if place not in copies:
-                    copies[place] = map_tensors(getattr(slots, slot), lambda t: t.detach().clone())
-                out[f"{name}.{n}"] = copies[place]
-            out[f"{name}.updates"] = torch.tensor(m.update_count)
+                    copies[place] = map_tensors(getattr(views[place[0]], place[1]), Tensor.clone)
+                out[key] = copies[place]
+            out[f"{name}.updates"] = updates
         return out
 
     @guarded
@@ -711,6 +701,8 @@ class MetricCollection(nn.Module):
     def _named(self, values: dict[str, Any]) -> dict[str, Any]:
         """With prefix and postfix; a value that is a dict is spread out, under the member's name where names would clash."""
         inner = [k for v in values.values() if isinstance(v, dict) for k in v]
+        if not inner and not self.prefix and not self.postfix:
+            return {n: v for n, v in values.items() if not isinstance(v, dict)}
         out: dict[str, Any] = {}
         for name, value in values.items():
             if isinstance(value, dict):

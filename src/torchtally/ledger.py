@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from .faults import Fault
 from .guard import follow, stream_of
-from .statistic import Input, Number, Piece, Slot, Slots, Statistic, loose
+from .statistic import Input, Number, Piece, Slots, Statistic, loose, neutral, recorded
 from .statistics.averages import ScalarRows
 from .transfer import to_host
 from .valid import Unseen
@@ -39,7 +39,7 @@ def combine(how: str, into: Tensor, other: Tensor) -> None:
 
 def _buffer(size: int, dtype: torch.dtype, how: str, device: torch.device) -> Tensor:
     """A buffer of neutral numbers."""
-    fill = Slot((), dtype, how).neutral
+    fill = neutral(how, dtype)
     if device.type == "cpu" and size * dtype.itemsize >= 1 << 22 and dtype in (torch.int64, torch.float64):
         # NumPy asks for huge pages: scattered counts into a large table are then twice as fast.
         return torch.from_numpy(np.full(size, fill, dtype=np.int64 if dtype is torch.int64 else np.float64))
@@ -57,14 +57,14 @@ class Clock:
     @property
     def now(self) -> Any:
         """The number of the update under way, from 1."""
-        return self.ticks + 1 if torch.compiler.is_compiling() else self.count + 1
+        return self.ticks + 1 if recorded(self.ticks) else self.count + 1
 
     @property
     def updates(self) -> int:
         return self.count + (int(self.ticks) if self.traced else 0)
 
-    def tick(self, compiling: bool) -> None:
-        if compiling:
+    def tick(self) -> None:
+        if recorded(self.ticks):
             self.traced = True
             self.ticks.add_(1)
         else:
@@ -139,6 +139,8 @@ class Ledger:
             start = self.sizes.get(group, 0)
             self.place[i, name] = group, start, slot.shape
             self.sizes[group] = start + prod(slot.shape)
+        self.counts = [[n for n, slot in i.slots().items() if slot.combine == "sum"] for i, _ in self.inputs]  # what inputs count: faults
+        self.neutrals = {(dtype, how): neutral(how, dtype) for dtype, how in self.sizes}
 
     # ---- views
     def _drop(self) -> None:
@@ -217,8 +219,10 @@ class Ledger:
                     f"Move the metric with .to({str(x.device)!r}) before the first update, or the tensor with .to({str(self.device)!r})."
                 )
 
-    def add(self, j: int, key: Hashable, piece: Piece) -> None:
+    def add(self, j: int, key: Hashable, piece: Piece | None) -> None:
         """Add a piece taken by input `j` for the update under way."""
+        if piece is None:
+            return
         if key is None:
             self._settle(j, [piece], self.clock.now)
             return
@@ -268,7 +272,7 @@ class Ledger:
         """Add a batch, given to inputs `takes`, when the mask of its rows has come to the host."""
         self.meet()
         self.unseen.append((Unseen(mask, values, self.clock.count + 1), takes))
-        self.tick(False)
+        self.tick()
         while self.unseen and (self.unseen[0][0].here or len(self.unseen) > ROOM):
             self._see()
 
@@ -284,9 +288,9 @@ class Ledger:
         finally:
             self.clock.count = now
 
-    def tick(self, compiling: bool) -> None:
+    def tick(self) -> None:
         """One more update."""
-        self.clock.tick(compiling)
+        self.clock.tick()
         self.reduced = None
 
     @property
@@ -322,7 +326,7 @@ class Ledger:
                 else:
                     values[start] = (np.maximum if group[1] == "max" else np.minimum)(values[start], value)
             return
-        size, empty = max(found) + 1, Slot((), *group).neutral
+        size, empty = max(found) + 1, self.neutrals[group]
         # From pinned memory, so that the copy need not wait for the device.
         part = torch.tensor([found.get(i, empty) for i in range(size)], dtype=group[0], pin_memory=flat.is_cuda)
         combine(group[1], flat[:size], part.to(self.device, non_blocking=True))
@@ -333,8 +337,8 @@ class Ledger:
         self.clock.reset()
         self.emptied, self.reduced = 0, None
         self.generation += 1
-        for (dtype, how), flat in self.flats.items():
-            flat.fill_(Slot((), dtype, how).neutral)
+        for group, flat in self.flats.items():
+            flat.fill_(self.neutrals[group])
         for pieces in self.samples.values():
             pieces.clear()
         for line in [*self.lines, *self.rows.values()]:
@@ -346,8 +350,13 @@ class Ledger:
 
     def to(self, device: torch.device) -> None:
         if self.device != device:
-            self.fold()
-            self._replace(lambda x: x.to(device))
+            if self.device.type == "meta":  # there is nothing to move: start empty
+                empty = Ledger(self.keys, device)
+                self.flats, self.clock = empty.flats, empty.clock
+                self._drop()
+            else:
+                self.fold()
+                self._replace(lambda x: x.to(device))
             self.device, self.on_cpu, self.stream = device, device.type == "cpu", stream_of(device)
 
     def _replace(self, copy: Callable[[Tensor], Tensor]) -> None:
@@ -459,7 +468,10 @@ class Ledger:
         """What was wrong with the values of input `j`; nothing where nobody asks."""
         if not self.strict[j]:
             return []
-        found = self.inputs[j][0].faults(self.views()[len(self.keys) + j])
+        slots = self.views()[len(self.keys) + j]
+        if self.on_cpu and not self.known and not any(getattr(slots, n) for n in self.counts[j]):
+            return []
+        found = self.inputs[j][0].faults(slots)
         if not self.known:
             return found
         told = [(fault, *self.known.get((j, n), (None, None))) for n, fault in enumerate(found)]  # some the host has read already
@@ -488,8 +500,9 @@ class LooseLedger(Ledger):
     def column(self, parts: Sequence[int], name: str) -> Tensor | None:
         return None
 
-    def add(self, j: int, key: Hashable, piece: Piece) -> None:
-        self._settle(j, [piece], self.clock.now)
+    def add(self, j: int, key: Hashable, piece: Piece | None) -> None:
+        if piece is not None:
+            self._settle(j, [piece], self.clock.now)
 
     def fold(self) -> None:
         for rows in self.rows:

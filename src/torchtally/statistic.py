@@ -74,10 +74,11 @@ class Input:
         """Slots for what this input counts itself: faults."""
         return {}
 
-    def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
+    def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece | None]:
         """Check a batch, raise if it is refused, and return `(key, piece)`.
 
-        A piece with a key owns its memory and may wait with pieces of an equal key; one with key None is settled at once.
+        A piece with a key owns its memory and may wait with pieces of an equal key; one with key None is settled at once, and
+        `(None, None)` is a batch of which nothing is wanted.
         `strict` asks for an error on impossible values where they can be seen without waiting.
         """
         return None, batch
@@ -172,7 +173,17 @@ def may_wait(x: Tensor) -> bool:
         return False
     if type(x) is not Tensor and type(x) is not torch.nn.Parameter and _is_stand_in(x):
         return False
-    return not (x.is_cuda and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
+    return not captured(x)
+
+
+def captured(x: Tensor) -> bool:
+    """Whether what is done to `x` now becomes part of a CUDA graph, which will do it again without Python."""
+    return x.is_cuda and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+
+
+def recorded(x: Tensor) -> bool:
+    """Whether what is done to `x` now will be done again without Python: it is compiled or captured."""
+    return torch.compiler.is_compiling() or (x.is_cuda and captured(x))
 
 
 def in_functorch() -> bool:

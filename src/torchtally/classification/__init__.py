@@ -9,6 +9,7 @@ from .agreement import (
     MulticlassMatthewsCorrCoef,
     MultilabelMatthewsCorrCoef,
 )
+from .calibration_error import BinaryCalibrationError, CalibrationError, MulticlassCalibrationError
 from .confusion_matrix import BinaryConfusionMatrix, ConfusionMatrix, MulticlassConfusionMatrix, MultilabelConfusionMatrix
 from .curves import (
     AUROC,
@@ -33,7 +34,10 @@ from .f_beta import (
     MultilabelF1Score,
     MultilabelFBetaScore,
 )
+from .group_fairness import BinaryFairness, BinaryGroupStatRates
+from .hinge import BinaryHingeLoss, HingeLoss, MulticlassHingeLoss
 from .jaccard import BinaryJaccardIndex, JaccardIndex, MulticlassJaccardIndex, MultilabelJaccardIndex
+from .ranking import MultilabelCoverageError, MultilabelRankingAveragePrecision, MultilabelRankingLoss
 from .rates import (
     Accuracy,
     BinaryAccuracy,
@@ -69,11 +73,15 @@ __all__ = [
     "BinaryAUROC",
     "BinaryAccuracy",
     "BinaryAveragePrecision",
+    "BinaryCalibrationError",
     "BinaryCohenKappa",
     "BinaryConfusionMatrix",
     "BinaryF1Score",
     "BinaryFBetaScore",
+    "BinaryFairness",
+    "BinaryGroupStatRates",
     "BinaryHammingDistance",
+    "BinaryHingeLoss",
     "BinaryJaccardIndex",
     "BinaryMatthewsCorrCoef",
     "BinaryNegativePredictiveValue",
@@ -83,23 +91,27 @@ __all__ = [
     "BinaryRecall",
     "BinarySpecificity",
     "BinaryStatScores",
+    "CalibrationError",
     "CohenKappa",
     "ConfusionMatrix",
     "ExactMatch",
     "F1Score",
     "FBetaScore",
     "HammingDistance",
+    "HingeLoss",
     "JaccardIndex",
     "MatthewsCorrCoef",
     "MulticlassAUROC",
     "MulticlassAccuracy",
     "MulticlassAveragePrecision",
+    "MulticlassCalibrationError",
     "MulticlassCohenKappa",
     "MulticlassConfusionMatrix",
     "MulticlassExactMatch",
     "MulticlassF1Score",
     "MulticlassFBetaScore",
     "MulticlassHammingDistance",
+    "MulticlassHingeLoss",
     "MulticlassJaccardIndex",
     "MulticlassMatthewsCorrCoef",
     "MulticlassNegativePredictiveValue",
@@ -111,6 +123,7 @@ __all__ = [
     "MultilabelAccuracy",
     "MultilabelAveragePrecision",
     "MultilabelConfusionMatrix",
+    "MultilabelCoverageError",
     "MultilabelExactMatch",
     "MultilabelF1Score",
     "MultilabelFBetaScore",
@@ -119,6 +132,8 @@ __all__ = [
     "MultilabelMatthewsCorrCoef",
     "MultilabelNegativePredictiveValue",
     "MultilabelPrecision",
+    "MultilabelRankingAveragePrecision",
+    "MultilabelRankingLoss",
     "MultilabelRecall",
     "MultilabelSpecificity",
     "MultilabelStatScores",

@@ -346,8 +346,8 @@ def points(metric: BinaryCurve, curves: Curves | BinnedCurves) -> tuple[Tensor, 
     tp, fp = curve.tp[0], curve.fp[0]
     if isinstance(curves, Curves):
         assert curve.distinct is not None and curve.score is not None
-        distinct = curve.distinct[0]
-        return tp[distinct], fp[distinct], curves.probabilities(curve.score[0][distinct])
+        places = curve.distinct[0].nonzero().squeeze(1)
+        return tp[places], fp[places], curves.probabilities(curve.score[0][places])
     assert metric.thresholds is not None
     count = len(metric.thresholds)
     tp, fp, thresholds = tp[:count], fp[:count], constant(metric.thresholds, tp.device).flip(0)

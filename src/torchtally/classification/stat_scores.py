@@ -30,11 +30,11 @@ def averaged(
     "macro" weighs classes alike (with `present_only`, those that occur in predictions or targets), "weighted" by their targets.
     `absent_is_undefined`: of a class that does not occur the whole is 0.
     """
+    if how == "macro" and present_only and absent_is_undefined and undefined == 0 and counts.averaged is None:
+        return (part / whole).nansum(-1) / counts.occurring  # classes that do not occur score 0
     score = rated(part, whole, undefined)
     if how in ("none", None):
         return score
-    if how == "macro" and present_only and absent_is_undefined and undefined == 0 and counts.averaged is None:
-        return rated(score.sum(-1), counts.occurring, undefined)  # classes that do not occur score 0
     weight = counts.actual if how == "weighted" else counts.occurs if present_only else torch.ones_like(score)
     if counts.averaged is not None:
         weight = weight * counts.averaged

@@ -16,6 +16,7 @@ COMMANDS: dict[str, str] = {
     "check": "Run a script on a pretend GPU and list every place where the host would wait for a real one.",
     "stalls": "Read profiler traces: which lines stalled the device, and what that cost.",
     "list": "List the metrics and what they are.",
+    "migrate": "Rewrite imports of torchmetrics, torcheval and ignite to torchtally, or print the diff, and list what cannot be moved.",
     "diff": "Compare two reports: which stalls appeared, went or changed.",
     "merge": "Add up the totals in several files, for an evaluation that was split over jobs.",
     "show": "Show the metrics in a file of torchtally.save, and their values.",
@@ -38,7 +39,9 @@ class LazyGroup(TyperGroup):
         return typer.main.get_command(app)
 
 
-app = typer.Typer(cls=LazyGroup, add_completion=False, no_args_is_help=True, help="Metrics that never wait for the GPU, and what does wait.")
+app = typer.Typer(
+    cls=LazyGroup, add_completion=False, no_args_is_help=True, help="Metrics that never wait for the GPU, and what does wait."
+)
 
 
 @app.callback()

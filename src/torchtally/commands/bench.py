@@ -32,7 +32,7 @@ def command(
         option("Predict for this device: a40, a100, h100, h200, l4, t4, rtx4090 or a file (docs/cost-model.md); may be given several times. Default: a40 without CUDA. none: do not."),
     ] = None,
     model: Annotated[str | None, option("resnet18 or small.")] = None,
-    data: Annotated[str | None, option("fake (random images) or digits (scikit-learn's real ones). Default: digits where the CPU is measured.")] = None,
+    data: Annotated[str | None, option("fake (random images), digits (scikit-learn's real ones) or ready (a few batches that lie ready: no loader). Default: digits where the CPU is measured.")] = None,
     batch: Annotated[int | None, option("Images per step and process.")] = None,
     steps: Annotated[int | None, option("Timed steps per variant, rounded up to whole log intervals.")] = None,
     log_interval: Annotated[int | None, option("Steps between two readings of the metrics.")] = None,

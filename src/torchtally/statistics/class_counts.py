@@ -39,7 +39,7 @@ class Counts:
     tn = cached_property(lambda self: self.seen - self.predicted - self.actual + self.tp)
     involved = cached_property(lambda self: self.predicted + self.actual)
     occurs = cached_property(lambda self: self.involved.clamp(max=1))  # 1 for a class that was predicted or is there
-    occurring = cached_property(lambda self: self.occurs.sum(-1))
+    occurring = cached_property(lambda self: self.occurs.sum(-1).clamp(min=1))  # at least 1: where no class occurs, sums are 0
 
     def micro(self) -> Counts:
         """Summed over the classes."""
@@ -123,12 +123,13 @@ class Labels(Input):
     # ---- the CPU form
     def _take_on_host(self, strict: bool, preds: Tensor, target: Tensor, scored: bool) -> tuple[Hashable, Piece]:
         y = target.numpy()
+        waits = len(y) <= SMALL_HOST  # what waits needs memory of its own
         if scored:
             p, nan_row = row_argmax(preds) if len(y) else (np.empty(0, np.int64), None)
         else:
             p, nan_row = preds.numpy(), None
-            p = p.copy() if preds.dtype is torch.int64 else p.astype(np.int64)
-        y = y.copy() if target.dtype is torch.int64 else y.astype(np.int64)
+            p = p.astype(np.int64, copy=waits)
+        y = y.astype(np.int64, copy=waits)
         keep = None
         if self.ignore is not None:
             keep = y != self.ignore
@@ -145,7 +146,7 @@ class Labels(Input):
             if self.top_k > 1:
                 scores = (preds.float() if preds.dtype in (torch.bfloat16, torch.float16) else preds).numpy()
                 p = np.where(in_top_k_on_host(scores if keep is None else scores[keep], y, self.top_k), y, p)
-        return None if len(y) > SMALL_HOST else "host", (p, y)
+        return "host" if waits else None, (p, y)
 
     def _impossible(self, y: np.ndarray, p: np.ndarray | None, bound: int, nan_row: int | None) -> FaultError:
         for name, labels in (("target", y), ("preds", p)):
@@ -306,7 +307,7 @@ class ClassCounts(Statistic):
             )
             hit, predicted, actual = rows.double().unbind(1)
         else:
-            hit, predicted, actual = slots.counts[:, :classes].double().unbind()
+            hit, predicted, actual = slots.counts.double().narrow(1, 0, classes).unbind()
         return Counts(hit, predicted, actual, actual.sum(-1, keepdim=True), self._averaged(hit.device))
 
     def _averaged(self, device: torch.device) -> Tensor | None:

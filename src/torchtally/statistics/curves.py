@@ -129,7 +129,7 @@ class Scores(Input):
         if bad is not None:
             note(slots, bad[None], first)
         if self.decides:
-            note_readings(slots, [decided])
+            note_readings(slots, [decided], mark.ge(0))
         return scores, mark
 
 

@@ -135,7 +135,7 @@ class Decisions(Input):
             positive, predicted, total = true.sum(axis), yes.sum(axis), live.sum(axis)
         hit = (true & yes).sum(axis)
         counts = np.stack([hit, predicted, positive, np.broadcast_to(total, hit.shape)], -2).astype(np.int64)
-        return counts, logits if y.size else None
+        return counts, logits if y.size and (live is None or live.any()) else None
 
     # ---- the device form
     def _decide(self, preds: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -152,9 +152,10 @@ class Decisions(Input):
         return preds.gt(torch.where(found, logits, probabilities).to(preds.dtype)), wrong, found
 
     def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
-        if self.logits is None:
-            note_readings(slots, [piece[-1] for piece in pieces])
+        readings = [piece[-1] for piece in pieces]
         if isinstance(pieces[0][0], np.ndarray):
+            if self.logits is None:
+                note_readings(slots, readings)
             return pieces[0][:1]
         yes, target, wrong = pieces[0][:3] if len(pieces) == 1 else (torch.cat(column) for column in list(zip(*pieces))[:3])
         true = target.eq(1)
@@ -164,6 +165,8 @@ class Decisions(Input):
             counted = target.ne(self.ignore)
             bad, live = bad & counted, live & counted
         note(slots, bad.reshape(len(pieces), -1), first)
+        if self.logits is None:
+            note_readings(slots, readings, None if self.ignore is None else live)
         axis = (1,) if self.per_sample else (0, 1)
         true, yes = true & live, yes & live
         hit, positive, predicted, total = ((true & yes).sum(axis), true.sum(axis), yes.sum(axis), live.sum(axis))

@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..statistic import Piece, Slot, Slots, Statistic, host_visible
+from ..statistic import Input, Piece, Slot, Slots, Statistic, host_visible
 from .pairs import ONES, HostPairs, Pairs, check_pair
 
 ROWS = 9
 """Of a table of moments: count; pivot of predictions and of targets; mean beyond the pivot of each; sum of squared deviations of each;
 sum of products of deviations; sum of squared errors. One column an output.
 
-A pivot is a value that occurred. What is far from zero is first taken relative to it, which costs no digits.
+A pivot is 0 or a value that occurred. What is far from zero is first taken relative to it, which costs no digits.
 """
 
 
@@ -68,33 +68,51 @@ def merged(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _table_on_host(table: np.ndarray, pairs: HostPairs) -> None:
-    one = table.shape[1] == 1
-    rows: Any = table[:, 0].tolist() if one else list(table)
+    rows = list(table)
     for p, t, e in pairs.blocks():
-        n = len(p)
-        if one and p.ndim == 2:
-            p, t, e = p[:, 0], t[:, 0], e[:, 0]
-        if (rows[0] if one else rows[0][0]) == 0:
-            rows[1], rows[2] = (float(p[0]), float(t[0])) if one else (p[0].copy(), t[0].copy())
+        if rows[0][0] == 0:
+            rows[1], rows[2] = p[0].copy(), t[0].copy()
         p, t = p - rows[1], t - rows[2]
-        if one:
-            ones = ONES[:n]
-            mean_p, mean_t = float(p.dot(ones)) / n, float(t.dot(ones)) / n
-            pp, tt, pt, ee = float(p.dot(p)), float(t.dot(t)), float(p.dot(t)), float(e.dot(e))
-            by_p, by_t = pp - n * mean_p * mean_p, tt - n * mean_t * mean_t
-            if by_p > 0.25 * pp and by_t > 0.25 * tt:  # the pivots are near the means: at most two bits are lost
-                rows = grown(rows, n, mean_p, mean_t, by_p, by_t, pt - n * mean_p * mean_t, ee)
-                continue
-            p -= mean_p
-            t -= mean_t
-            rows = grown(rows, n, mean_p, mean_t, float(np.dot(p, p)), float(np.dot(t, t)), float(np.dot(p, t)), ee)
-        else:
-            mean_p, mean_t = p.mean(0), t.mean(0)
-            p -= mean_p
-            t -= mean_t
-            products = [np.einsum("ij,ij->j", x, y) for x, y in ((p, p), (t, t), (p, t), (e, e))]
-            rows = grown(rows, n, mean_p, mean_t, *products)
-    table[:] = np.reshape(rows, table.shape)
+        mean_p, mean_t = p.mean(0), t.mean(0)
+        p -= mean_p
+        t -= mean_t
+        products = [np.einsum("ij,ij->j", x, y) for x, y in ((p, p), (t, t), (p, t), (e, e))]
+        rows = grown(rows, len(p), mean_p, mean_t, *products)
+    table[:] = rows
+
+
+def _column_on_host(table: np.ndarray, pairs: HostPairs) -> None:
+    """The same for one output. A pivot is 0 unless values lie far from it."""
+    rows = table[:, 0].tolist()
+    for p, t, e in pairs.blocks():
+        if p.ndim == 2:
+            p, t, e = p[:, 0], t[:, 0], e[:, 0]
+        n, ee = len(p), float(e.dot(e))
+        pivot_p, pivot_t = rows[1], rows[2]
+        if pivot_p or pivot_t:
+            p, t = p - pivot_p, t - pivot_t
+        sums = _sums(p, t)
+        if sums is None and rows[0] == 0:
+            pivot_p, pivot_t = rows[1], rows[2] = float(p[0]), float(t[0])
+            p, t = p - pivot_p, t - pivot_t
+            sums = _sums(p, t)
+        if sums is None:
+            mean_p, mean_t = float(p.mean()), float(t.mean())
+            p, t = p - mean_p, t - mean_t
+            sums = mean_p, mean_t, float(p.dot(p)), float(t.dot(t)), float(p.dot(t))
+        rows = grown(rows, n, *sums, ee)
+    table[:, 0] = rows
+
+
+def _sums(p: np.ndarray, t: np.ndarray) -> tuple[float, float, float, float, float] | None:
+    """Means, squared deviations from them and their products, in one pass; None where that would lose more than two bits."""
+    n, ones = len(p), ONES[: len(p)]
+    mean_p, mean_t = float(p.dot(ones)) / n, float(t.dot(ones)) / n
+    pp, tt = float(p.dot(p)), float(t.dot(t))
+    by_p, by_t = pp - n * mean_p * mean_p, tt - n * mean_t * mean_t
+    if by_p > 0.25 * pp and by_t > 0.25 * tt:
+        return mean_p, mean_t, by_p, by_t, float(p.dot(t)) - n * mean_p * mean_t
+    return None
 
 
 def _table_on_device(table: Tensor, preds: Tensor, target: Tensor) -> Tensor:
@@ -125,7 +143,7 @@ class PairMoments(Statistic):
         if len(normal) == 1:
             if len(normal[0]):
                 with np.errstate(all="ignore"):
-                    _table_on_host(slots.moments.numpy(), normal[0])
+                    (_column_on_host if self.outputs == 1 else _table_on_host)(slots.moments.numpy(), normal[0])
         elif len(normal[0]):
             # On a copy, so that autograd may keep what it needs.
             slots.moments.copy_(_table_on_device(slots.moments.clone(), *normal))
@@ -138,20 +156,18 @@ class PairMoments(Statistic):
 
 
 @dataclass(frozen=True)
-class Columns(Pairs):
-    """Pairs `(N,)`, or `(N, D)` with any number of outputs D. The normal form has two dimensions; of one output it is empty."""
+class Columns(Input):
+    """Pairs `(N,)`, of which nothing is wanted, or `(N, D)` with any number of outputs D; the normal form has two dimensions."""
 
-    def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
+    def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece | None]:
         preds, target = batch
         check_pair(preds, target)
         if preds.ndim not in (1, 2):
             raise ValueError(f"preds and target have shape {tuple(preds.shape)}; expected (N,) or (N, outputs). Flatten both.")
-        return None, (preds, target)
+        return None, None if preds.ndim == 1 or preds.shape[1] == 1 else (preds, target)
 
     def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
         ((preds, target),) = pieces
-        if preds.ndim == 1 or preds.shape[1] == 1:
-            return ()
         if host_visible(preds, target):
             return (HostPairs(preds, target),)
         return preds.double(), target.double()
@@ -170,8 +186,6 @@ class WideMoments(Statistic):
         return {"rows": Slot(dtype=torch.float64, combine="cat")}
 
     def update(self, slots: Slots, *normal: Any) -> None:
-        if not normal:
-            return
         shape = normal[0].preds.shape if len(normal) == 1 else normal[0].shape
         if not shape[0]:
             return
@@ -201,20 +215,17 @@ class WideMoments(Statistic):
 
 
 @dataclass(frozen=True)
-class OneColumn(Columns):
+class OneColumn(Input):
     """Only a check: pairs `(N,)` or `(N, 1)`."""
 
-    def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
+    def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece | None]:
         preds, target = batch
         check_pair(preds, target)
         if preds.ndim > 2 or (preds.ndim == 2 and preds.shape[1] != 1):
             raise ValueError(
                 f"preds and target have shape {tuple(preds.shape)}; expected (N,). Pass num_outputs={preds.shape[-1]} for a value per column."
             )
-        return None, ()
-
-    def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
-        return ()
+        return None, None
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,12 @@ def check_pair(preds: Any, target: Any, names: tuple[str, str] = ("preds", "targ
         )
 
 
+def in_double(x: Tensor) -> np.ndarray:
+    """A CPU tensor in float64; without copying where it is."""
+    values: np.ndarray = (x.float() if x.dtype is torch.bfloat16 else x).numpy().astype(np.float64, copy=False)
+    return values
+
+
 class HostPairs:
     """Pairs on the host, given out in float64 blocks: `(preds, target, preds - target)`, each `(n,)`, or `(n, outputs)`."""
 
@@ -54,14 +60,13 @@ class HostPairs:
         length, size = len(self.preds), self.preds.numel()
         if size <= BLOCK:
             if size:
-                p, t = self.preds.double().numpy(), self.target.double().numpy()
+                p, t = in_double(self.preds), in_double(self.target)
                 self._only = p, t, p - t
                 yield self._only
             return
         rows = max(1, BLOCK * length // size)
         for start in range(0, length, rows):
-            p = self.preds[start : start + rows].double().numpy()
-            t = self.target[start : start + rows].double().numpy()
+            p, t = in_double(self.preds[start : start + rows]), in_double(self.target[start : start + rows])
             yield p, t, p - t
 
 
@@ -81,7 +86,7 @@ class Pairs(Input):
             raise ValueError(
                 f"preds and target have shape {tuple(preds.shape)}; expected (N, {self.outputs}), as num_outputs={self.outputs} says."
             )
-        if self.outputs == 1:
+        if self.outputs == 1 and preds.ndim != 1:
             preds, target = preds.reshape(-1), target.reshape(-1)
         if preds.numel() <= SMALL and may_wait(preds) and may_wait(target):
             return (preds.dtype, target.dtype), (preds.clone(), target.clone())
@@ -201,10 +206,10 @@ class ErrorSums(Statistic):
     def update(self, slots: Slots, *normal: Any) -> None:
         if len(normal) == 1:
             (pairs,) = normal
-            total = slots.total.numpy()
+            total, count = slots.total.numpy(), slots.count.numpy()
             for p, t, e in pairs.blocks():
                 total += self._on_host(p, t, e)
-            slots.count.add_(len(pairs))
+            count += len(pairs)
             return
         preds, target = normal[:2]
         errors = ERRORS[self.error](preds, target, self.parameter)

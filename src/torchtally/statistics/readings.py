@@ -26,10 +26,19 @@ def improbable(scores: Tensor) -> Tensor:
     return ~(scores.ge(0) & scores.le(1))
 
 
-def note_readings(slots: Any, found: Sequence[Any]) -> None:
-    """Count batches by what `outside` found, all tensors or one bool; None is a batch without scores."""
-    if found[0] is not None:
-        slots.logits.add_(torch.stack(found).sum() if len(found) > 1 else found[0])  # type: ignore[arg-type]  # several are a list
+def note_readings(slots: Any, found: Sequence[Any], live: Tensor | None = None) -> None:
+    """Count batches by what `outside` found, all tensors or one bool; None is a batch without scores.
+
+    A batch without an element that counts is not counted: `live` says which do, if not all.
+    """
+    if found[0] is None:
+        return
+    if live is not None:
+        counted = live.reshape(len(found), -1).any(1)
+        slots.logits.add_((torch.stack(list(found)) & counted).sum())
+        slots.scored.add_(counted.sum())
+    else:
+        slots.logits.add_(torch.stack(list(found)).sum() if len(found) > 1 else found[0])
         slots.scored.add_(len(found))
 
 
