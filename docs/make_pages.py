@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import pkgutil
 import re
 import sys
 from collections.abc import Iterator
@@ -25,11 +23,10 @@ import cases  # noqa: E402
 import torchtally  # noqa: E402
 from torchtally.adopt.migration.differences import differences  # noqa: E402
 from torchtally.classification.options import ClassificationTask  # noqa: E402
+from torchtally.commands.list import families, first_line  # noqa: E402
 from torchtally.formula import Formula  # noqa: E402
 from torchtally.metric import Metric  # noqa: E402
 
-_FAMILIES = ("aggregation", "classification", "regression")
-_NOT_METRICS = ("Metric", "Formula", "CompositionalMetric")
 _FORMULAS = ("rate", "area", "score", "value", "compute")
 _LONGEST_FORMULA = 22  # lines of code that still read as a formula
 
@@ -48,26 +45,6 @@ class Page:
         return first_line(self.front or self.classes[0])
 
 
-def families() -> dict[str, list[type[Metric]]]:
-    """Public metrics by the module they are imported from, the well-known modules first."""
-    modules = [m.name for m in pkgutil.iter_modules(torchtally.__path__)]
-    found: dict[str, list[type[Metric]]] = {}
-    seen: set[type] = set()
-    for name in sorted(modules, key=lambda n: (_FAMILIES.index(n) if n in _FAMILIES else len(_FAMILIES), n)):
-        if name in ("adopt", "bench", "commands", "stalls", "testing", "functional"):
-            continue
-        module = importlib.import_module(f"torchtally.{name}")
-        own = [n for n, t in vars(module).items() if inspect.isclass(t) and t.__module__ == module.__name__ and n in torchtally.__all__]
-        things = [getattr(module, n) for n in getattr(module, "__all__", own)]
-        metrics = [t for t in things if inspect.isclass(t) and issubclass(t, Metric) and t.__name__ not in _NOT_METRICS and t not in seen]
-        seen |= set(metrics)
-        if metrics:
-            found[name] = metrics
-    rest = [getattr(torchtally, n) for n in torchtally.__all__]
-    rest = [t for t in rest if inspect.isclass(t) and issubclass(t, Metric) and t.__name__ not in _NOT_METRICS and t not in seen]
-    return {**found, **({"": rest} if rest else {})}
-
-
 def pages() -> list[Page]:
     """Every metric once; the classes of the tasks are on the page of their front."""
     found = []
@@ -77,10 +54,6 @@ def pages() -> list[Page]:
         found += [Page(f.__name__, family, list(f.tasks.values()), f) for f in fronts]
         found += [Page(t.__name__, family, [t]) for t in metrics if t not in fronts and t not in behind]
     return sorted(found, key=lambda p: (list(families()).index(p.family), p.name.lower()))
-
-
-def first_line(thing: type) -> str:
-    return inspect.cleandoc(thing.__doc__ or "").splitlines()[0].split("; see the class")[0].rstrip(".")
 
 
 def text_of(thing: type) -> str:
@@ -153,6 +126,8 @@ def formula_of(cls: type[Metric]) -> str:
 
 def range_of(cls: type[Metric]) -> str:
     low, high, better = cls.plot_lower_bound, cls.plot_upper_bound, cls.higher_is_better
+    if isinstance(better, property):  # that of the metric inside
+        return ""
     reach = (
         f"{low:g} to {high:.3g}"
         if low is not None and high is not None

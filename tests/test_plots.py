@@ -127,9 +127,16 @@ def test_undefined_values_are_written_not_drawn(x):
     for metric, value in ((c.BinaryAUROC(), tensor(x)), (c.MulticlassAUROC(3, "none"), tensor([0.5, x, 1.0]))):
         figure, ax = metric.plot(value)
         drawn(figure)
-        assert plotting.canvas.short(x) in texts(ax)
+        assert plotting.canvas.short(x) in ax.get_title() + " ".join(texts(ax))
     figure, _ = tt.MeanMetric().plot([1.0, x, 2.0])
     drawn(figure)
+
+
+def test_a_table_of_values_has_a_scale():
+    figure, ax = plotting.plot_values(torch.rand(3, 4), name="Recall", noun="sample", low=0.0, high=1.0)
+    drawn(figure)
+    assert ticks(ax.yaxis) == ["sample 0", "sample 1", "sample 2"]
+    assert figure.axes[1].get_ylabel() == "recall (0 to 1)"
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.bool])
@@ -305,7 +312,7 @@ def test_a_roc_curve_with_its_area_and_operating_point(thresholds):
     figure, ax = metric.plot()
     drawn(figure)
     area = float(c.BinaryAUROC(thresholds=thresholds)(SCORES, TARGET))
-    assert texts(ax) == ["guessing", f"area {plotting.canvas.short(area)}", "threshold at 0.5: (0.5, 1)"]
+    assert texts(ax) == ["guessing", f"area {plotting.canvas.short(area)}", "threshold 0.5: (0.5, 1)"]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("false positive rate", "true positive rate (recall)")
 
 
@@ -314,7 +321,7 @@ def test_the_operating_point_is_that_of_decisions_at_the_threshold():
     metric.update(SCORES, TARGET)
     for threshold in (0.2, 0.3, 0.65, 0.8):
         _, ax = metric.plot(threshold=threshold)
-        ((x,), (y,)) = ax.lines[-1].get_data()
+        ((x,), (y,)) = ax.lines[-2].get_data()
         decided = threshold <= SCORES
         assert (x, y) == (decided[TARGET == 0].float().mean(), decided[TARGET == 1].float().mean())
     _, ax = metric.plot(threshold=None, score=False)
@@ -357,7 +364,7 @@ def test_curves_of_classes():
         [tensor([1.0, 0.6, 0.1]), tensor([1.0, 0.5])],
     )
     _, ax = plotting.plot_roc(lists, labels=["ant", "bee"])
-    assert texts(ax) == ["guessing", "ant, area 0.75", "threshold at 0.5", "bee, area 0.5"]
+    assert texts(ax) == ["guessing", "ant, area 0.75", "bee, area 0.5", "threshold 0.5"]
     shared = torch.linspace(1, 0, 5)
     _, ax = plotting.plot_roc((torch.rand(2, 5), torch.rand(2, 5), shared))
     assert len([t for t in texts(ax) if t.startswith("class")]) == 2
@@ -411,6 +418,8 @@ def test_a_calibration_error_draws_its_bins(norm):
         ("MeanAbsoluteError", "Mean absolute error"),
         ("MulticlassFBetaScore", "Multiclass F beta score"),
         ("BinaryROC", "Binary ROC"),
+        ("PearsonCorrCoef", "Pearson correlation coefficient"),
+        ("MulticlassCohenKappa", "Multiclass Cohen kappa"),
     ],
 )
 def test_names_are_written_as_words(name, text):

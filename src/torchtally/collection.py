@@ -117,9 +117,9 @@ class MetricCollection(nn.Module):
         self.together.forget()
         for m in self.modules():
             if isinstance(m, Metric):
+                m.__dict__.update(_guard=self._guard, _collection=weakref.ref(self))
+            elif isinstance(m, MetricCollection):
                 m.__dict__["_guard"] = self._guard
-        for _, m in self._leaves():
-            m.__dict__["_collection"] = weakref.ref(self)
 
     # ---- sharing
     def _formulas(self) -> list[Formula]:
@@ -459,35 +459,55 @@ class MetricCollection(nn.Module):
         consistent cut.
         """
         under_way = UnderWay(self.together, list(self._leaves()))
-        later = {n: waiting for n, m in self._modules.items() if (waiting := under_way.later(m)) is not None}
-        values, faults = self._values_now(later)
         names, served = list(self._modules), self._served
+        values, faults = self._values_now(under_way.read)
+        later = [
+            (n, m, m._later(under_way.read) if not isinstance(m, Formula) else None) for n, m in self._modules.items() if n not in values
+        ]
 
         def evaluate() -> tuple[Any, list[tuple[str, Fault]]]:
-            told: set[int] = set()
-            for n, member in later.items():
-                values[n] = member.value()
-                ledger = member.ledger()
-                if ledger is not None and not ledger.shared:
-                    faults.extend((self._name(n), f) for f in member.metric._faults(ledger))
-                elif ledger is not None and id(ledger) not in told:
-                    told.add(id(ledger))
+            seen: set[int] = set()
+            for n, m, thunk in later:
+                if thunk is not None:
+                    values[n], found = thunk()
+                    faults.extend((self._name(n), f) for _, f in found)
+                    continue
+                assert under_way.read is not None
+                ledger = under_way.read.ledger_of(m)
+                values[n] = m._unfinished(m._value_in(ledger))
+                if not ledger.shared:
+                    faults.extend((self._name(n), f) for f in m._faults(ledger))
+                elif id(ledger) not in seen:
+                    seen.add(id(ledger))
                     faults.extend((served[j], f) for j in range(len(ledger.inputs)) for f in ledger.faults_of(j))
             return self._named({n: values[n] for n in names}), faults
 
-        pending = under_way.pending(evaluate) if later else Pending(self._named(values), faults)
+        pending = under_way.pending(evaluate)
         if reset:
             self.reset()
         return pending
 
-    def _values_now(self, later: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, Fault]]]:
-        """The values, and what was kept out, of the members that do not wait for other ranks."""
-        elsewhere = frozenset(id(m) for n, m in self._modules.items() if n in later or (isinstance(m, Formula) and m._to_sync()))
+    def _later(self, read: Read | None) -> Callable[[], tuple[Any, list[tuple[str, Fault]]]]:
+        """As of a metric, for a collection that is inside of one."""
+        values, faults = self._values_now(read)
+        later = {n: m._later(read) for n, m in self._modules.items() if n not in values}
+
+        def arrived() -> tuple[Any, list[tuple[str, Fault]]]:
+            for n, thunk in later.items():
+                values[n], found = thunk()
+                faults.extend((self._name(n), f) for _, f in found)
+            return self._named({n: values[n] for n in self._modules}), faults
+
+        return arrived
+
+    def _values_now(self, read: Read | None) -> tuple[dict[str, Any], list[tuple[str, Fault]]]:
+        """The values, and what was kept out, of the formulas that do not wait for other ranks."""
+        elsewhere = frozenset(id(m) for m in self._modules.values() if isinstance(m, Formula) and m._to_sync())
         shared = self._values(self.ledger, elsewhere)
         faults = self._faults(self.ledger) if shared else []
         values: dict[str, Any] = {}
         for n, m in self._modules.items():
-            if n in later:
+            if read is not None and m in read:
                 continue
             if id(m) in shared:
                 values[n] = m._unfinished(shared[id(m)])
@@ -495,8 +515,6 @@ class MetricCollection(nn.Module):
                 ledger = m._whole()
                 values[n] = m._unfinished(m._value_in(ledger))
                 faults += [(self._name(n), f) for f in m._faults(ledger)]
-            else:
-                values[n] = m.compute()
         return values, faults
 
     def plot(self, val: Any = None, ax: Any = None, together: bool = False) -> Any:

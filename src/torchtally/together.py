@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -238,6 +239,35 @@ def leaves_of(metrics: nn.Module) -> dict[str, Any]:
     return {
         n: m for n, m in metrics.named_modules() if (hasattr(m, "ledger") and hasattr(m, "statistics")) or getattr(m, "_defaults", None)
     }
+
+
+class Copy:
+    """A copy of metrics as they are now, to be filled with what is read of all ranks. It is local from then on."""
+
+    def __init__(self, metrics: Any) -> None:
+        self.new = copy.deepcopy(metrics)
+        self.pairs: list[tuple[Any, Any]] = list(zip(leaves_of(metrics).values(), leaves_of(self.new).values()))
+        for m in self.new.modules():
+            if hasattr(m, "sync_on_compute"):
+                m.sync_on_compute = False
+
+    def filled(self, read: Read | None) -> Any:
+        for mine, its in self.pairs:
+            if read is None or mine not in read:
+                continue
+            if hasattr(mine, "ledger"):
+                if its.ledger.shared:
+                    its._leave()
+                total = read.ledger_of(mine)
+                its.__dict__["ledger"] = total.part(mine._mine(total))
+            else:
+                its.__dict__.update(mine._combined_over(read.states_of(mine)))
+        return self.new
+
+
+def copy_over_ranks(metrics: Any, read: Read | None) -> Any:
+    """A copy of a metric or collection with what was read of all ranks."""
+    return Copy(metrics).filled(read)
 
 
 def part_of_all(ledger: Ledger, title: str, line: str, group: Any, timeout: float | None) -> Ledger | None:

@@ -20,7 +20,7 @@ SETTINGS = {
 
 
 def command(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Scripts, notebooks, or folders of them.", show_default=False)],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Scripts, notebooks, or folders of them.", show_default=False)],
     write: Annotated[bool, typer.Option("--write", help="Change the files. Without it only a diff is printed.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead: files, diffs, and what is left.")] = False,
 ) -> None:

@@ -100,7 +100,6 @@ def _gauge(x: float, ax: Any, scale: Scale) -> tuple[Any, Any]:
         ax.barh([0], [high - low], left=low, color=PALE, height=0.5)
     if np.isfinite(x):
         ax.barh([0], [x], color=COLOURS[0], height=0.5)
-    _write(ax, x, 0, low, high)
     ax.set(xlim=(low, high), ylim=(-0.6, 0.6), yticks=[], xlabel=scale.axis, title=f"{spaced(scale.name)}: {short(x)}")
     ax.spines["left"].set_visible(False)
     bare(ax)

@@ -1,0 +1,5 @@
+"""`python -m torchtally` is `torchtally`."""
+
+from .commands import main
+
+main()
