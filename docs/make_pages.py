@@ -126,6 +126,8 @@ def _source(function: Any) -> str:
 
 def range_of(cls: type[Metric]) -> str:
     low, high, better = cls.plot_lower_bound, cls.plot_upper_bound, cls.higher_is_better
+    if isinstance(better, property):  # that of the metric inside
+        return ""
     reach = (
         f"{low:g} to {high:.3g}"
         if low is not None and high is not None

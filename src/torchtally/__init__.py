@@ -17,7 +17,7 @@ from .statistic import Input, Slot, Statistic
 from .virtual import register
 
 if TYPE_CHECKING:
-    from . import classification, functional, regression
+    from . import classification, functional, regression, wrappers
     from .classification import (
         AUROC,
         Accuracy,
@@ -60,6 +60,16 @@ if TYPE_CHECKING:
         TweedieDevianceScore,
         WeightedMeanAbsolutePercentageError,
     )
+    from .wrappers import (
+        ClasswiseWrapper,
+        MetricTracker,
+        MinMaxMetric,
+        MultioutputWrapper,
+        MultitaskWrapper,
+        Running,
+        RunningMean,
+        RunningSum,
+    )
 
 register()
 
@@ -69,6 +79,7 @@ __all__ = [
     "AveragePrecision",
     "CalibrationError",
     "CatMetric",
+    "ClasswiseWrapper",
     "CohenKappa",
     "CompositionalMetric",
     "ConcordanceCorrCoef",
@@ -98,8 +109,12 @@ __all__ = [
     "MeanSquaredLogError",
     "Metric",
     "MetricCollection",
+    "MetricTracker",
+    "MinMaxMetric",
     "MinMetric",
     "MinkowskiDistance",
+    "MultioutputWrapper",
+    "MultitaskWrapper",
     "NegativePredictiveValue",
     "NormalizedRootMeanSquaredError",
     "PearsonCorrCoef",
@@ -110,6 +125,9 @@ __all__ = [
     "RankTimeout",
     "Recall",
     "RelativeSquaredError",
+    "Running",
+    "RunningMean",
+    "RunningSum",
     "Slot",
     "SpearmanCorrCoef",
     "Specificity",
@@ -126,9 +144,10 @@ __all__ = [
     "load",
     "regression",
     "save",
+    "wrappers",
 ]
 
-_FAMILIES = ("classification", "regression")
+_FAMILIES = ("classification", "regression", "wrappers")
 
 
 def __getattr__(name: str) -> Any:

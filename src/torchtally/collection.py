@@ -117,9 +117,9 @@ class MetricCollection(nn.Module):
         self.together.forget()
         for m in self.modules():
             if isinstance(m, Metric):
+                m.__dict__.update(_guard=self._guard, _collection=weakref.ref(self))
+            elif isinstance(m, MetricCollection):
                 m.__dict__["_guard"] = self._guard
-        for _, m in self._leaves():
-            m.__dict__["_collection"] = weakref.ref(self)
 
     # ---- sharing
     def _formulas(self) -> list[Formula]:
@@ -467,20 +467,22 @@ class MetricCollection(nn.Module):
             read = self._read_ranks()
         names = list(self._modules)
         values, faults = self._values_now(read)
-        later = [(n, m if isinstance(m, Formula) else m._stand_in(), m) for n, m in self._modules.items() if n not in values]
+        later = [(n, m, m._later(read) if not isinstance(m, Formula) else None) for n, m in self._modules.items() if n not in values]
         served = self._served
 
-        def arrived(totals: Totals) -> tuple[Any, list[tuple[str, Fault]]]:
-            assert read is not None
-            read.totals = totals
+        def arrived(totals: Totals | None) -> tuple[Any, list[tuple[str, Fault]]]:
+            if read is not None and totals is not None:
+                read.totals = totals
             seen: set[int] = set()
-            for n, m, own in later:
-                if not isinstance(m, Formula):
-                    values[n] = m._value_over(read.states_of(own))
+            for n, m, thunk in later:
+                if thunk is not None:
+                    values[n], found = thunk()
+                    faults.extend((self._name(n), f) for _, f in found)
                     continue
+                assert read is not None
                 ledger = read.ledger_of(m)
                 values[n] = m._unfinished(m._value_in(ledger))
-                if totals.apart or not ledger.shared:
+                if read.totals.apart or not ledger.shared:
                     faults.extend((self._name(n), f) for f in m._faults(ledger))
                 elif id(ledger) not in seen:
                     seen.add(id(ledger))
@@ -490,13 +492,26 @@ class MetricCollection(nn.Module):
         if started is not None:
             pending = Pending.after(started[0], arrived)
         else:
-            pending = Pending(*(arrived(read.totals) if read is not None else (self._named(values), faults)))
+            pending = Pending(*arrived(None))
         if reset:
             self.reset()
         return pending
 
+    def _later(self, read: Read | None) -> Callable[[], tuple[Any, list[tuple[str, Fault]]]]:
+        """As of a metric, for a collection that is inside of one."""
+        values, faults = self._values_now(read)
+        later = {n: m._later(read) for n, m in self._modules.items() if n not in values}
+
+        def arrived() -> tuple[Any, list[tuple[str, Fault]]]:
+            for n, thunk in later.items():
+                values[n], found = thunk()
+                faults.extend((self._name(n), f) for _, f in found)
+            return self._named({n: values[n] for n in self._modules}), faults
+
+        return arrived
+
     def _values_now(self, read: Read | None) -> tuple[dict[str, Any], list[tuple[str, Fault]]]:
-        """The values, and what was kept out, of the members that do not wait for other ranks."""
+        """The values, and what was kept out, of the formulas that do not wait for other ranks."""
         waiting = frozenset(id(m) for m in self._modules.values() if read is not None and m in read)
         shared = self._values(self.ledger, waiting)
         faults = self._faults(self.ledger) if shared else []
@@ -510,8 +525,6 @@ class MetricCollection(nn.Module):
                 ledger = m._whole()
                 values[n] = m._unfinished(m._value_in(ledger))
                 faults += [(self._name(n), f) for f in m._faults(ledger)]
-            else:
-                values[n] = m.compute()
         return values, faults
 
     def plot(self, val: Any = None, ax: Any = None, together: bool = False) -> Any:

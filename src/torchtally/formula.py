@@ -19,7 +19,7 @@ from .metric import Metric, _opened, _saving, _seen, parameters_of, required_of
 from .pending import Pending
 from .reduction import Totals
 from .statistic import Slots, Statistic, loose, map_tensors
-from .together import Together, described, gathered_by, part_of_all
+from .together import Read, Together, described, gathered_by, part_of_all
 from .valid import rows_of
 
 
@@ -147,6 +147,9 @@ class Formula(Metric):
             batch = self._share_of(*args, **kwargs)
             self.ledger.absorb(batch, 1)  # before the value: a failed value loses nothing
             return self._value_of(batch)
+
+    shares = True
+    """Whether what a batch adds can be taken apart first and then absorbed."""
 
     @property
     def only_feeds(self) -> bool:
@@ -355,6 +358,12 @@ class Formula(Metric):
 
     def _evaluated(self, ledger: Ledger) -> tuple[Any, list[tuple[str, Fault]]]:
         return self._unfinished(self._value_in(ledger)), [(type(self).__name__, f) for f in self._faults(ledger)]
+
+    def _later(self, read: Read | None) -> Callable[[], tuple[Any, list[tuple[str, Fault]]]]:
+        if read is not None and self in read:
+            return lambda: self._evaluated(read.ledger_of(self))
+        now = self._evaluated(self._whole())
+        return lambda: now
 
     @guarded
     def merge_state(self, other: Metric | dict[str, Any] | str | os.PathLike[str]) -> None:

@@ -309,8 +309,13 @@ class Ledger:
                 self._settle_rows(rows)
             numbers: dict[Group, dict[int, Number]] = {}
             for i, lane in enumerate(self.lanes):
-                if lane is not None:
-                    for name, value in self.keys[i][0].drain(lane).items():
+                if lane is None:
+                    continue
+                statistic = self.keys[i][0]
+                if statistic.pours:
+                    statistic.pour(self.views()[i])
+                else:
+                    for name, value in statistic.drain(lane).items():
                         group, start, _ = self.place[i, name]
                         numbers.setdefault(group, {})[start] = value
             for (dtype, how), found in numbers.items():
@@ -429,6 +434,22 @@ class Ledger:
         self.fold()
         with torch.inference_mode(False), torch.no_grad():
             return self.twin({g: flat.clone() for g, flat in self.flats.items()}, {p: list(x) for p, x in self.samples.items()})
+
+    def restore(self, kept: Ledger) -> None:
+        """Back to the totals of an earlier `frozen()` of this ledger."""
+        self.meet()
+        with torch.no_grad():
+            for group, flat in self.flats.items():
+                flat.copy_(kept.flats[group])
+        for place, pieces in self.samples.items():
+            pieces[:] = kept.samples[place]
+        for line in [*self.lines, *self.rows.values()]:
+            line.pieces = []
+        for (s, _), lane in zip(self.keys, self.lanes):
+            if lane is not None:
+                s.drain(lane)
+        self.clock.count = kept.clock.count
+        self.reduced = None
 
     def on_host(self) -> tuple[Ledger, list[Any]]:
         """A consistent cut on its way to the host, without waiting, and events that say when it is there."""

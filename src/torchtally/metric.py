@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from . import distributed
+from .faults import Fault
 from .guard import Guard, follow, guarded, stream_of
 from .pending import Pending
 from .statistic import map_tensors
@@ -242,6 +243,14 @@ class Metric(nn.Module):
         if reset:
             self.reset()
         return pending
+
+    def _later(self, read: Read | None) -> Callable[[], tuple[Any, list[tuple[str, Fault]]]]:
+        """What gives the value, not yet on the host, and what was kept out, once the totals of all ranks have come. What is this rank's is taken now."""
+        if read is not None and self in read:
+            stand_in = self._stand_in()
+            return lambda: (stand_in._value_over(read.states_of(self)), [])
+        value = self.compute()
+        return lambda: (value, [])
 
     def _stand_in(self) -> Any:
         """A metric to compute with other states, while this one goes on."""
@@ -566,7 +575,10 @@ class Metric(nn.Module):
 
     def _filter_kwargs(self, **kwargs: Any) -> dict[str, Any]:
         takes = parameters_of(type(self))
-        return kwargs if takes == ("*",) else {p: kwargs[e] for p in takes if (e := self._entries.get(p, p)) in kwargs}
+        if takes == ("*",) or not kwargs:
+            return kwargs
+        entries = [(p, self._entries.get(p, p)) for p in takes]
+        return {p: kwargs[e] for p, e in entries if e in kwargs}
 
     def extra_repr(self) -> str:
         return _seen(self.update_count)

@@ -25,6 +25,11 @@ class Unfinished:
     finish: Callable[[Tensor], Any]
 
 
+def finished(value: Any) -> Any:
+    """The same nest with what is unfinished done here and now."""
+    return pytree.tree_map(lambda x: x.finish(x.value) if isinstance(x, Unfinished) else x, value)
+
+
 class Pending:
     """Results being copied to the host: `ready`, `result(timeout)`, `then(callback)`. On the CPU they are ready at once.
 

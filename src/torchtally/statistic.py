@@ -123,6 +123,15 @@ class Statistic:
         """Empty the lane and return what to combine with each scalar slot."""
         return {}
 
+    def pour(self, slots: Slots) -> None:
+        """Let what waits in the lane join slots that are no single numbers. Only for lanes that `drain` cannot empty; see `pours`."""
+        raise NotImplementedError
+
+    @property
+    def pours(self) -> bool:
+        """Whether the lane is emptied by `pour`."""
+        return type(self).pour is not Statistic.pour
+
     def merge(self, slots: Slots, other: Slots) -> None:
         """Add what another ledger has seen. Only for statistics whose slots do not combine one by one; see `merges`."""
         raise NotImplementedError

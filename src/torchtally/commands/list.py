@@ -20,7 +20,7 @@ SETTINGS = {"epilog": "Example: torchtally list accuracy"}
 
 _FIRST = ("aggregation", "classification", "regression")
 _NO_FAMILIES = ("adopt", "bench", "commands", "functional", "stalls", "testing")
-_NOT_METRICS = ("Metric", "Formula", "CompositionalMetric")
+_NOT_METRICS = ("Metric", "Formula", "CompositionalMetric", "BaseAggregator", "WrapperMetric")
 
 
 def families() -> dict[str, list[type]]:
