@@ -125,8 +125,8 @@ def _source(function: Any) -> str:
 
 
 def range_of(cls: type[Metric]) -> str:
-    low, high, better = cls.plot_lower_bound, cls.plot_upper_bound, cls.higher_is_better
-    if isinstance(better, property):  # that of the metric inside
+    low, high, better = (getattr(cls, n, None) for n in ("plot_lower_bound", "plot_upper_bound", "higher_is_better"))
+    if isinstance(better, property) or not issubclass(cls, Metric):  # that of the metric inside
         return ""
     reach = (
         f"{low:g} to {high:.3g}"
@@ -227,7 +227,7 @@ def class_text(cls: type[Metric], page: Page) -> list[str]:
         "",
     ]
     facts = [f"Range: {range_of(cls)}."]
-    if cls.is_differentiable:
+    if getattr(cls, "is_differentiable", False):
         facts.append("Gradients flow through the value of `forward` and of the function.")
     if cls.__name__ in _FUNCTIONS:
         function = _FUNCTIONS[cls.__name__]
