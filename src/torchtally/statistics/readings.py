@@ -16,9 +16,10 @@ READINGS = {"scored": Slot(), "logits": Slot()}
 """Batches with scores, and those of them that were taken for logits: the slots of an input that decides."""
 
 
-def outside(scores: Tensor) -> Tensor:
-    """Whether any score lies outside [0, 1], so that a batch is one of logits."""
-    return (scores.lt(0) | scores.gt(1)).any()
+def outside(scores: Tensor, dim: int | None = None) -> Tensor:
+    """Whether any score lies outside [0, 1], so that a batch is one of logits; of several batches, along a dimension."""
+    found = scores.lt(0) | scores.gt(1)
+    return found.any() if dim is None else found.any(dim)
 
 
 def improbable(scores: Tensor) -> Tensor:

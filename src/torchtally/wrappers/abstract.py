@@ -129,6 +129,18 @@ class WrapperMetric(Metric):
             self.reset()
         return pending
 
+    def plot(self, val: Any = None, ax: Any = None, **options: Any) -> Any:
+        """Draw the value, or `val`: as the metric inside draws its own, where it is of the same form."""
+        if not self._draws_as_inside:
+            return super().plot(val, ax, **options)
+        return self._measured().plot(self.compute() if val is None else val, ax=ax, **options)
+
+    _draws_as_inside = False
+
+    def _measured(self) -> Any:
+        """The metric that says between which bounds values lie and which end is better."""
+        return self._parts()[0]
+
     def _later(self, read: Read | None) -> Later:
         parts = [m._later(read) for m in self._parts()]
 
