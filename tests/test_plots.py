@@ -13,6 +13,7 @@ import torchtally as tt
 from torchtally import classification as c
 from torchtally import plotting
 from torchtally import regression as r
+from torchtally.wrappers import BinaryTargetTransformer, ClasswiseWrapper, MinMaxMetric, MultioutputWrapper, MultitaskWrapper, Running
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -233,6 +234,79 @@ def test_axes_of_a_collection_must_fit():
         tally().plot(val=tensor(1.0))
 
 
+# ---- metrics around metrics
+def test_class_names_of_a_wrapper_are_names_of_bars():
+    metric = ClasswiseWrapper(c.MulticlassRecall(3, average=None), labels=["ant", "bee", "cow"], prefix="recall/")
+    metric.update(tensor([0, 1, 1, 2]), tensor([0, 1, 2, 2]))
+    figure, ax = metric.plot()
+    drawn(figure)
+    assert ticks(ax.yaxis) == ["ant", "bee", "cow"] and ax.get_xlabel() == "recall (0 to 1, higher is better)"
+    _, ax = metric.plot([metric.compute(), metric.compute()])
+    assert texts(ax) == ["ant", "bee", "cow"]
+    _, ax = metric.plot(labels=["a", "b", "c"])
+    assert ticks(ax.yaxis) == ["a", "b", "c"]
+
+
+def test_a_wrapper_whose_value_is_that_of_the_metric_draws_as_it():
+    metric = BinaryTargetTransformer(c.BinaryAccuracy(), threshold=2)
+    metric.update(tensor([0, 1]), tensor([1, 3]))
+    _, ax = metric.plot()
+    assert ax.get_title() == "Binary accuracy: 1"
+    _, ax = BinaryTargetTransformer(c.BinaryConfusionMatrix()).plot(tensor([[1, 2], [3, 4]]))
+    assert ax.get_ylabel() == "true class"
+
+
+def test_windows_outputs_and_extremes():
+    metric = Running(c.BinaryAccuracy(), window=2)
+    metric.update(tensor([0, 1]), tensor([0, 1]))
+    _, ax = metric.plot()
+    assert ax.get_xlabel() == "accuracy (0 to 1, higher is better)"
+    metric = MultioutputWrapper(r.MeanAbsoluteError(), 2)
+    metric.update(torch.ones(3, 2), torch.zeros(3, 2))
+    _, ax = metric.plot(labels=["x", "y"])
+    assert ticks(ax.yaxis) == ["x", "y"] and ax.get_xlabel() == "mean absolute error (at least 0, lower is better)"
+    metric = MinMaxMetric(c.BinaryAccuracy())
+    metric.update(tensor([0, 1]), tensor([0, 1]))
+    _, ax = metric.plot()
+    assert sorted(ticks(ax.yaxis)) == ["max", "min", "raw"]
+
+
+def test_tasks_have_pictures_of_their_own():
+    metric = MultitaskWrapper({"class": c.BinaryAccuracy(), "age": r.MeanSquaredError()})
+    values = {"class": tensor(0.5), "age": tensor(4.0)}
+    assert [ax.get_title() for _, ax in metric.plot(values)] == ["Binary accuracy: 0.5", "Mean squared error: 4"]
+    assert len(metric.plot([values, values])) == 2
+    with pytest.raises(ValueError, match="expected 2, one for each task"):
+        metric.plot(values, axes=[None])
+
+
+def tracked(metric, **options):
+    tracker = tt.MetricTracker(metric, **options)
+    for preds in ([0, 1, 0], [1, 1, 0], [0, 0, 0]):
+        tracker.increment()
+        tracker.update(tensor(preds), tensor([1, 1, 0]))
+    return tracker
+
+
+def test_a_tracker_draws_its_steps_and_the_best():
+    figure, ax = tracked(c.BinaryAccuracy()).plot()
+    drawn(figure)
+    assert list(ax.lines[0].get_ydata()) == pytest.approx([2 / 3, 1, 1 / 3]) and texts(ax) == ["best: 1 at step 1"]
+    _, ax = tracked(c.BinaryAccuracy(), maximize=False).plot()
+    assert texts(ax) == ["best: 0.333 at step 2"]
+
+
+def test_a_tracker_of_classes_and_of_a_collection():
+    _, ax = tracked(c.MulticlassRecall(2, average="none")).plot(labels=["no", "yes"])
+    assert texts(ax) == ["no", "yes"]
+    _, ax = tracked(tt.MetricCollection([c.BinaryAccuracy(), c.BinaryRecall()])).plot()
+    assert texts(ax) == ["BinaryAccuracy", "BinaryRecall"]
+    with pytest.raises(ValueError, match="cannot be drawn over steps"):
+        tracked(c.BinaryConfusionMatrix(), maximize=True).plot()
+    with pytest.raises(TypeError, match="draw each on its own"):
+        c.BinaryConfusionMatrix().plot([tensor([[1, 2], [3, 4]])] * 2)
+
+
 # ---- confusion matrices and counts
 def matrix(**options):
     metric = c.MulticlassConfusionMatrix(3, **options)
@@ -418,6 +492,7 @@ def test_a_calibration_error_draws_its_bins(norm):
         ("MeanAbsoluteError", "Mean absolute error"),
         ("MulticlassFBetaScore", "Multiclass F beta score"),
         ("BinaryROC", "Binary ROC"),
+        ("MeanMetric", "Mean"),
         ("PearsonCorrCoef", "Pearson correlation coefficient"),
         ("MulticlassCohenKappa", "Multiclass Cohen kappa"),
     ],

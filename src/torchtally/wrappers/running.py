@@ -177,6 +177,11 @@ class Running(WrapperMetric):
         """The metric that computes; it keeps nothing itself."""
         return self.ring.base if "ring" in self._modules else self.places[0]
 
+    _draws_as_inside = True
+
+    def _measured(self) -> Any:
+        return self.base_metric
+
     def _parts(self) -> list[Any]:
         return [self.ring] if "ring" in self._modules else list(self.places)
 
