@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 
+import cases
 import pytest
 import torch
 from torch import tensor
@@ -234,6 +235,21 @@ def test_axes_of_a_collection_must_fit():
         tally().plot(val=tensor(1.0))
 
 
+# ---- every metric
+FIRST = {type(case.make()): case for case in reversed(cases.CASES)}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of classes that do not occur
+@pytest.mark.parametrize("case", FIRST.values(), ids=[cls.__name__ for cls in FIRST])
+def test_every_metric_draws_what_it_has_seen(case):
+    metric, generator = case.make(), torch.Generator().manual_seed(0)
+    for _ in range(2):
+        metric.update(*case.batch(12, generator))
+    picture = metric.plot()
+    for figure, ax in picture if isinstance(picture, list) else [picture]:
+        assert figure.axes and (ax.has_data() if hasattr(ax, "has_data") else ax.size)
+
+
 # ---- metrics around metrics
 def test_class_names_of_a_wrapper_are_names_of_bars():
     metric = ClasswiseWrapper(c.MulticlassRecall(3, average=None), labels=["ant", "bee", "cow"], prefix="recall/")
@@ -445,6 +461,27 @@ def test_curves_of_classes():
     figure, ax = plotting.plot_precision_recall((torch.rand(30, 6), torch.rand(30, 6), shared))
     drawn(figure)
     assert "30 in all; the best and the worst three:" in texts(ax)
+
+
+def test_curves_of_the_metrics_of_classes():
+    scores, target = torch.rand(40, 3, generator=torch.Generator().manual_seed(0)).softmax(1), torch.arange(40) % 3
+    for metric in (c.MulticlassROC(3), c.MulticlassROC(3, thresholds=5), c.MulticlassPrecisionRecallCurve(3), c.MultilabelROC(3)):
+        metric.update(scores, target if "Multiclass" in type(metric).__name__ else (scores > 0.4).long())
+        figure, ax = metric.plot(labels=["ant", "bee", "cow"])
+        drawn(figure)
+        assert [t.partition(",")[0] for t in texts(ax) if "," in t and "F1" not in t] == ["ant", "bee", "cow"]
+
+
+def test_an_operating_point_tells_its_threshold():
+    metric = c.BinaryRecallAtFixedPrecision(min_precision=0.9)
+    metric.update(SCORES, TARGET)
+    _, ax = metric.plot()
+    assert ax.get_title() == "Binary recall at fixed precision: 1 at threshold 0.7"
+    _, ax = metric.plot([metric.compute(), metric.compute()])
+    assert len(ax.lines[0].get_ydata()) == 2
+    metric = c.MulticlassRecallAtFixedPrecision(2, min_precision=0.5)
+    _, ax = metric.plot((tensor([0.5, 1.0]), tensor([0.25, 0.75])), labels=["no", "yes"])
+    assert ticks(ax.yaxis) == ["no (at 0.25)", "yes (at 0.75)"]
 
 
 @pytest.mark.parametrize("curve", [tensor([1.0]), (tensor([1.0]), tensor([1.0]))], ids=["tensor", "two"])
