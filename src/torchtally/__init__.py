@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         WeightedMeanAbsolutePercentageError,
     )
     from .wrappers import (
+        BootStrapper,
         ClasswiseWrapper,
         MetricTracker,
         MinMaxMetric,
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
         Running,
         RunningMean,
         RunningSum,
+        Sliced,
     )
 
 register()
@@ -77,6 +79,7 @@ __all__ = [
     "AUROC",
     "Accuracy",
     "AveragePrecision",
+    "BootStrapper",
     "CalibrationError",
     "CatMetric",
     "ClasswiseWrapper",
@@ -128,6 +131,7 @@ __all__ = [
     "Running",
     "RunningMean",
     "RunningSum",
+    "Sliced",
     "Slot",
     "SpearmanCorrCoef",
     "Specificity",

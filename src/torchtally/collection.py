@@ -425,6 +425,9 @@ class MetricCollection(nn.Module):
         """A member that is read over ranks by torch.distributed; the others like it are read with it."""
         if not distributed.available():
             return None
+        for m in self.modules():
+            if isinstance(m, Metric):
+                m._settle()
         return next((m for _, m in self._leaves() if m.dist_sync_fn is None and m._to_sync()), None)
 
     def _leaves(self) -> list[tuple[str, Metric]]:
