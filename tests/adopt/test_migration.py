@@ -96,6 +96,22 @@ MOVES = {
         '"""Doc."""\nfrom __future__ import annotations\nimport torchmetrics\nx = torchmetrics.Accuracy, torchmetrics.BLEUScore\n',
         '"""Doc."""\nfrom __future__ import annotations\nimport torchtally\nimport torchmetrics\nx = torchtally.Accuracy, torchmetrics.BLEUScore\n',
     ),
+    "a name that other functions use otherwise": (
+        "def f():\n    from torchmetrics import SumMetric as A\n    return A()\ndef g(A): return A(banana=1)\n",
+        "def f():\n    from torchtally import SumMetric as A\n    return A()\ndef g(A): return A(banana=1)\n",
+    ),
+    "a module of which a function takes another by its name": (
+        "import torchmetrics as tm\nx = tm.SumMetric()\ndef f(tm): return tm.BLEUScore\n",
+        "import torchtally as tm\nx = tm.SumMetric()\ndef f(tm): return tm.BLEUScore\n",
+    ),
+    "a module that may not be there": (
+        "try:\n    import torchmetrics as tm\nexcept ImportError:\n    tm = None\nx = tm.SumMetric()\n",
+        "try:\n    import torchtally as tm\nexcept ImportError:\n    tm = None\nx = tm.SumMetric()\n",
+    ),
+    "uses in methods": (
+        "import torchmetrics as tm\nclass A:\n    tm = 1\n    def f(self): return tm.SumMetric()\n",
+        "import torchtally as tm\nclass A:\n    tm = 1\n    def f(self): return tm.SumMetric()\n",
+    ),
     "letters that are no ASCII": (
         "x = 'ä'; from torchmetrics import Accuracy; y = 'ö'\nimport torchmetrics\nz = ['é', torchmetrics.Accuracy]\n",
         "x = 'ä'; from torchtally import Accuracy; y = 'ö'\nimport torchtally\nz = ['é', torchtally.Accuracy]\n",
@@ -156,9 +172,15 @@ LEFT = {
     ),
     "no task, as long ago": ("from torchmetrics import Accuracy\nx = Accuracy()\n", 2, 'needs task="binary"'),
     "too many arguments": ("from torchmetrics import SumMetric\nSumMetric('warn', 1)\n", 2, "takes 1 arguments by position"),
+    "a name of torcheval with two meanings": (
+        "from torcheval.metrics import MulticlassRecall as R\nfor R in x: R(1)\n",
+        2,
+        "means something else here",
+    ),
     "the module as a value": ("import torchmetrics\nx = getattr(torchmetrics, name)\n", 2, "used as a value"),
-    "a name of two meanings": ("import torchmetrics as tm\ndef f(tm): return tm.Accuracy\n", 2, "means something else here"),
+    "a name of two meanings": ("import torchmetrics as tm\nfor tm in x: tm.Accuracy\n", 2, "means something else here"),
     "a string": ("x = dict(_target_='torchmetrics.Accuracy')\n", 1, "a string"),
+    "an import by name": ("import importlib\nx = importlib.import_module('torchmetrics')\n", 2, "a string"),
     "another meaning in torcheval": (
         "from torcheval.metrics import MulticlassAccuracy\nMulticlassAccuracy(average='macro', num_classes=3)\n",
         2,
@@ -174,7 +196,11 @@ LEFT = {
     ),
     "a chained update": ("from torcheval.metrics import Mean\nx = Mean().update(y).compute()\n", 2, "gives the metric back"),
     "weights": ("from torcheval.metrics import Sum\nm = Sum()\nm.update(x, weight=w)\n", 3, "an update has weights"),
-    "ignite": ("from ignite.metrics import Accuracy, Loss\n", 1, "update((y_pred, y)) becomes update(y_pred, y)"),
+    "ignite": (
+        "from ignite.metrics import Accuracy, Loss\n",
+        1,
+        "so that an import cannot change alone; the counterpart is torchtally.Accuracy(",
+    ),
     "ignite by its whole name": ("import ignite\nx = ignite.metrics.ROC_AUC()\n", 2, "the counterpart is torchtally.AUROC(task=…)"),
 }
 
@@ -184,6 +210,12 @@ def test_what_cannot_move_stays_and_is_listed(source, line, reason):
     found = migrate_source(source)
     assert found.after == source
     assert [(r.line, reason in r.reason) for r in found.kept][:1] == [(line, True)], found.kept
+
+
+def test_words_that_only_look_like_names_are_no_remarks():
+    assert not migrate_source(
+        """'''About torchmetrics.Accuracy.'''\nx = "torchmetrics", "torchmetrics.", "torchmetrics is slow"  # torchmetrics.Accuracy\n"""
+    ).remarks
 
 
 def test_a_call_that_is_refused_keeps_its_name_and_no_other():

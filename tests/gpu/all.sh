@@ -2,8 +2,8 @@
 # Everything that wants a real GPU, each part with a limit of its own and none hiding another: bash tests/gpu/all.sh FOLDER [PART…]
 # Prints one line a part and the end of what failed; the outputs lie in FOLDER, and all of them in FOLDER/results.tar.gz.
 # OLD_TORCHMETRICS names a folder to import torchmetrics 1.6.1 from; without it the parts that want it are left out.
+out=$(realpath "$1"); shift
 cd "$(dirname "$0")/../.." || exit 2
-out=$1; shift
 parts=${*:-laws catalogue suite predict predict-old speed profile bench bench-old bench-loader bench-small}
 work=$(mktemp -d)
 export PYTHONPATH="$PWD/src:$PYTHONPATH" PYTHONUNBUFFERED=1
@@ -31,10 +31,11 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv 2>&1 | tail
 "$python" -c 'import sys, torch, torchmetrics, torchtally; print(sys.version.split()[0], torch.__version__, torchmetrics.__version__)'
 
 # Right or wrong: side by side, since nothing of it is timed.
-part laws 160 "$test tests/gpu -n 6 --deselect tests/gpu/test_catalogue_on_gpu.py --junitxml $work/laws.xml --timeout 120 -rfEs" &
+part laws 160 "OMP_NUM_THREADS=1 $test tests/gpu -n 6 --deselect tests/gpu/test_catalogue_on_gpu.py --junitxml $work/laws.xml --timeout 120 -rfEs" &
 part catalogue 120 "$python tests/gpu/check_catalogue.py" &
 part suite 170 "OMP_NUM_THREADS=1 $test tests/stalls tests/ranks/test_devices.py tests/test_testing.py tests/test_laws_no_stalls.py -n 7 --dist loadfile --timeout 120 -rf" &
 wait
+keep
 part predict 70 "$prediction --all --json $work/predicted.json"
 [ -n "$OLD_TORCHMETRICS" ] && part predict-old 70 "PYTHONPATH=$old $prediction --torchmetrics 1.6.1 --json $work/predicted-old.json"
 

@@ -9,20 +9,29 @@ from .agreement import (
     MulticlassMatthewsCorrCoef,
     MultilabelMatthewsCorrCoef,
 )
-from .calibration_error import BinaryCalibrationError, CalibrationError, MulticlassCalibrationError
-from .confusion_matrix import BinaryConfusionMatrix, ConfusionMatrix, MulticlassConfusionMatrix, MultilabelConfusionMatrix
-from .curves import (
+from .areas import (
     AUROC,
     AveragePrecision,
     BinaryAUROC,
     BinaryAveragePrecision,
-    BinaryPrecisionRecallCurve,
-    BinaryROC,
     MulticlassAUROC,
     MulticlassAveragePrecision,
     MultilabelAUROC,
     MultilabelAveragePrecision,
 )
+from .calibration_error import BinaryCalibrationError, CalibrationError, MulticlassCalibrationError
+from .confusion_matrix import BinaryConfusionMatrix, ConfusionMatrix, MulticlassConfusionMatrix, MultilabelConfusionMatrix
+from .curves import (
+    ROC,
+    BinaryPrecisionRecallCurve,
+    BinaryROC,
+    MulticlassPrecisionRecallCurve,
+    MulticlassROC,
+    MultilabelPrecisionRecallCurve,
+    MultilabelROC,
+    PrecisionRecallCurve,
+)
+from .eer import EER, BinaryEER, MulticlassEER, MultilabelEER
 from .exact_match import ExactMatch, MulticlassExactMatch, MultilabelExactMatch
 from .f_beta import (
     BinaryF1Score,
@@ -34,9 +43,20 @@ from .f_beta import (
     MultilabelF1Score,
     MultilabelFBetaScore,
 )
+from .fixed_precision_recall import (
+    BinaryPrecisionAtFixedRecall,
+    BinaryRecallAtFixedPrecision,
+    MulticlassPrecisionAtFixedRecall,
+    MulticlassRecallAtFixedPrecision,
+    MultilabelPrecisionAtFixedRecall,
+    MultilabelRecallAtFixedPrecision,
+    PrecisionAtFixedRecall,
+    RecallAtFixedPrecision,
+)
 from .group_fairness import BinaryFairness, BinaryGroupStatRates
 from .hinge import BinaryHingeLoss, HingeLoss, MulticlassHingeLoss
 from .jaccard import BinaryJaccardIndex, JaccardIndex, MulticlassJaccardIndex, MultilabelJaccardIndex
+from .log_auc import BinaryLogAUC, LogAUC, MulticlassLogAUC, MultilabelLogAUC
 from .ranking import MultilabelCoverageError, MultilabelRankingAveragePrecision, MultilabelRankingLoss
 from .rates import (
     Accuracy,
@@ -64,10 +84,22 @@ from .rates import (
     Recall,
     Specificity,
 )
+from .sensitivity_specificity import (
+    BinarySensitivityAtSpecificity,
+    BinarySpecificityAtSensitivity,
+    MulticlassSensitivityAtSpecificity,
+    MulticlassSpecificityAtSensitivity,
+    MultilabelSensitivityAtSpecificity,
+    MultilabelSpecificityAtSensitivity,
+    SensitivityAtSpecificity,
+    SpecificityAtSensitivity,
+)
 from .stat_scores import BinaryStatScores, MulticlassStatScores, MultilabelStatScores, StatScores
 
 __all__ = [
     "AUROC",
+    "EER",
+    "ROC",
     "Accuracy",
     "AveragePrecision",
     "BinaryAUROC",
@@ -76,6 +108,7 @@ __all__ = [
     "BinaryCalibrationError",
     "BinaryCohenKappa",
     "BinaryConfusionMatrix",
+    "BinaryEER",
     "BinaryF1Score",
     "BinaryFBetaScore",
     "BinaryFairness",
@@ -83,13 +116,18 @@ __all__ = [
     "BinaryHammingDistance",
     "BinaryHingeLoss",
     "BinaryJaccardIndex",
+    "BinaryLogAUC",
     "BinaryMatthewsCorrCoef",
     "BinaryNegativePredictiveValue",
     "BinaryPrecision",
+    "BinaryPrecisionAtFixedRecall",
     "BinaryPrecisionRecallCurve",
     "BinaryROC",
     "BinaryRecall",
+    "BinaryRecallAtFixedPrecision",
+    "BinarySensitivityAtSpecificity",
     "BinarySpecificity",
+    "BinarySpecificityAtSensitivity",
     "BinaryStatScores",
     "CalibrationError",
     "CohenKappa",
@@ -100,6 +138,7 @@ __all__ = [
     "HammingDistance",
     "HingeLoss",
     "JaccardIndex",
+    "LogAUC",
     "MatthewsCorrCoef",
     "MulticlassAUROC",
     "MulticlassAccuracy",
@@ -107,39 +146,60 @@ __all__ = [
     "MulticlassCalibrationError",
     "MulticlassCohenKappa",
     "MulticlassConfusionMatrix",
+    "MulticlassEER",
     "MulticlassExactMatch",
     "MulticlassF1Score",
     "MulticlassFBetaScore",
     "MulticlassHammingDistance",
     "MulticlassHingeLoss",
     "MulticlassJaccardIndex",
+    "MulticlassLogAUC",
     "MulticlassMatthewsCorrCoef",
     "MulticlassNegativePredictiveValue",
     "MulticlassPrecision",
+    "MulticlassPrecisionAtFixedRecall",
+    "MulticlassPrecisionRecallCurve",
+    "MulticlassROC",
     "MulticlassRecall",
+    "MulticlassRecallAtFixedPrecision",
+    "MulticlassSensitivityAtSpecificity",
     "MulticlassSpecificity",
+    "MulticlassSpecificityAtSensitivity",
     "MulticlassStatScores",
     "MultilabelAUROC",
     "MultilabelAccuracy",
     "MultilabelAveragePrecision",
     "MultilabelConfusionMatrix",
     "MultilabelCoverageError",
+    "MultilabelEER",
     "MultilabelExactMatch",
     "MultilabelF1Score",
     "MultilabelFBetaScore",
     "MultilabelHammingDistance",
     "MultilabelJaccardIndex",
+    "MultilabelLogAUC",
     "MultilabelMatthewsCorrCoef",
     "MultilabelNegativePredictiveValue",
     "MultilabelPrecision",
+    "MultilabelPrecisionAtFixedRecall",
+    "MultilabelPrecisionRecallCurve",
+    "MultilabelROC",
     "MultilabelRankingAveragePrecision",
     "MultilabelRankingLoss",
     "MultilabelRecall",
+    "MultilabelRecallAtFixedPrecision",
+    "MultilabelSensitivityAtSpecificity",
     "MultilabelSpecificity",
+    "MultilabelSpecificityAtSensitivity",
     "MultilabelStatScores",
     "NegativePredictiveValue",
     "Precision",
+    "PrecisionAtFixedRecall",
+    "PrecisionRecallCurve",
     "Recall",
+    "RecallAtFixedPrecision",
+    "SensitivityAtSpecificity",
     "Specificity",
+    "SpecificityAtSensitivity",
     "StatScores",
 ]

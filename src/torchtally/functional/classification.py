@@ -19,7 +19,9 @@ _ORDERS = {
 
 
 def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.replace("FBeta", "Fbeta").replace("CorrCoef", "Corrcoef")).lower()
+    return re.sub(
+        r"(?<=[a-z0-9])(?=[A-Z])", "_", name.replace("FBeta", "Fbeta").replace("CorrCoef", "Corrcoef").replace("LogAUC", "Logauc")
+    ).lower()
 
 
 def _fill(space: dict[str, Any]) -> list[str]:
@@ -73,7 +75,3 @@ def equal_opportunity(preds: Tensor, target: Tensor, groups: Tensor, *args: Any,
 
 
 __all__ += ["binary_fairness", "demographic_parity", "equal_opportunity"]
-
-binary_roc = one_shot(classification.BinaryROC, "binary_roc")
-binary_precision_recall_curve = one_shot(classification.BinaryPrecisionRecallCurve, "binary_precision_recall_curve")
-__all__ += ["binary_precision_recall_curve", "binary_roc"]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..kernels import count_on_device, count_on_host
 from ..statistic import Slot, Slots, Statistic, host_visible
-from .curves import Scores, constant
+from .scores import Scores, constant
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,10 @@ READINGS = {"scored": Slot(), "logits": Slot()}
 """Batches with scores, and those of them that were taken for logits: the slots of an input that decides."""
 
 
-def outside(scores: Tensor) -> Tensor:
-    """Whether any score lies outside [0, 1], so that a batch is one of logits."""
-    return (scores.lt(0) | scores.gt(1)).any()
+def outside(scores: Tensor, dim: int | None = None) -> Tensor:
+    """Whether any score lies outside [0, 1], so that a batch is one of logits; of several batches, along a dimension."""
+    found = scores.lt(0) | scores.gt(1)
+    return found.any() if dim is None else found.any(dim)
 
 
 def improbable(scores: Tensor) -> Tensor:
@@ -27,13 +28,16 @@ def improbable(scores: Tensor) -> Tensor:
 
 
 def note_readings(slots: Any, found: Sequence[Any], live: Tensor | None = None) -> None:
-    """Count batches by what `outside` found, all tensors or one bool; None is a batch without scores.
+    """Count batches by what `outside` found, all tensors or all bools; None is a batch without scores, or no batch at all.
 
     A batch without an element that counts is not counted: `live` says which do, if not all.
     """
-    if found[0] is None:
+    if not found or found[0] is None:
         return
-    if live is not None:
+    if isinstance(found[0], bool):
+        slots.logits.add_(sum(found))
+        slots.scored.add_(len(found))
+    elif live is not None:
         counted = live.reshape(len(found), -1).any(1)
         slots.logits.add_((torch.stack(list(found)) & counted).sum())
         slots.scored.add_(counted.sum())

@@ -358,10 +358,6 @@ class Sliced(WrapperMetric):
         theirs._settle()
         self._absorb(theirs)
 
-    def _peers(self) -> Any:
-        self._settle()
-        return super()._peers()
-
     def __getstate__(self) -> dict[str, Any]:
         self._settle()
         return super().__getstate__()

@@ -249,6 +249,9 @@ class StackedFormula(Formula):
     def _finish(self, value: Any) -> Any:
         return self.base._finish(value)
 
+    def _unfinished(self, value: Any) -> Any:
+        return [self.base._unfinished(x) for x in value] if isinstance(value, list) else self.base._unfinished(value)
+
     def set_dtype(self, dst_type: str | torch.dtype) -> Metric:
         self.base.set_dtype(dst_type)
         return super().set_dtype(dst_type)
