@@ -26,7 +26,7 @@ class GroupFormula(Formula):
     def _start(self, validate_args: bool, targeted: bool = True, **kwargs: Any) -> None:
         names = ("threshold", "ignore_index", "num_groups", "from_logits")
         threshold, ignore, groups, logits = (self.__dict__[n] for n in names)
-        decisions = GroupDecisions(float(threshold), ignore, None, True, logits, groups, targeted)
+        decisions = GroupDecisions(float(threshold), ignore, logits=logits, groups=groups, targeted=targeted)
         super().__init__(GroupCounts(decisions), validate_args=validate_args, **kwargs)
 
 
