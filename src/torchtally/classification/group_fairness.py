@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -52,6 +53,14 @@ class BinaryGroupStatRates(GroupFormula):
     ) -> None:
         checked(self, num_groups=num_groups, threshold=threshold, ignore_index=ignore_index, from_logits=from_logits)
         self._start(validate_args, **kwargs)
+
+    def plot(self, val: Any = None, ax: Any = None, *, labels: Sequence[str] | None = None) -> tuple[Any, Any]:
+        """Draw the shares of each group as parts of a whole; `labels` names the groups."""
+        from ..plotting.counts import plot_counts
+
+        rates = self.compute() if val is None else val
+        rows = torch.stack(list(rates.values()))
+        return plot_counts(rows, ax, labels=labels or list(rates), name=type(self).__name__, label="share of the group")
 
     @feeds
     def update(self, preds: Tensor, target: Tensor, groups: Tensor) -> None:
