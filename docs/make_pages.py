@@ -14,6 +14,11 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
@@ -28,7 +33,7 @@ from torchtally.formula import Formula  # noqa: E402
 from torchtally.metric import Metric  # noqa: E402
 
 _FORMULAS = ("rate", "area", "score", "value", "compute")
-_LONGEST_FORMULA = 22  # lines of code that still read as a formula
+_LONGEST_FORMULA = 32  # lines of code that still read as a formula
 
 
 @dataclass
@@ -102,31 +107,28 @@ def functions() -> dict[str, str]:
 
 
 def formula_of(cls: type[Metric]) -> str:
-    """The code of the formula, where it is short enough to read as one."""
-    shown = []
+    """The code of the formula with what it calls in its file, where it is short enough to read as one."""
+    if not issubclass(cls, Formula):
+        return ""
     for name in _FORMULAS:
         owner = next((c for c in cls.__mro__ if name in vars(c)), None)
-        if (
-            owner is None
-            or owner in (Metric, Formula)
-            or owner.__module__ == Formula.__module__
-            or not inspect.isfunction(vars(owner)[name])
-        ):
+        if owner is None or owner in (Metric, Formula) or not inspect.isfunction(vars(owner)[name]):
             continue
-        if any(f"self.{name}(" in code for code in shown):
-            continue
-        code = dedent(inspect.getsource(vars(owner)[name]))
-        code = re.sub(r'\n\s+"""(?:.|\n)*?"""', "", code)
+        code = _source(vars(owner)[name])
+        own = [f for f in vars(sys.modules[owner.__module__]).values() if inspect.isfunction(f) and f.__module__ == owner.__module__]
+        code = "\n\n".join([code, *(_source(f) for f in own if f"{f.__name__}(" in code)])
         if "NotImplementedError" not in code and code.count("\n") <= _LONGEST_FORMULA:
-            shown.append(code.rstrip())
-        if name != "rate" and shown:
-            break
-    return "\n\n".join(shown[:1])
+            return code
+    return ""
+
+
+def _source(function: Any) -> str:
+    return re.sub(r'\n\s+"""(?:.|\n)*?"""', "", dedent(inspect.getsource(function))).rstrip()
 
 
 def range_of(cls: type[Metric]) -> str:
-    low, high, better = cls.plot_lower_bound, cls.plot_upper_bound, cls.higher_is_better
-    if isinstance(better, property):  # that of the metric inside
+    low, high, better = (getattr(cls, n, None) for n in ("plot_lower_bound", "plot_upper_bound", "higher_is_better"))
+    if isinstance(better, property) or not issubclass(cls, Metric):  # that of the metric inside
         return ""
     reach = (
         f"{low:g} to {high:.3g}"
@@ -171,12 +173,29 @@ _PICTURES = {
 }
 
 
+def formulas() -> dict[str, str]:
+    """Name of a page → its formula in LaTeX."""
+    return {
+        name: text
+        for family in tomllib.loads((DOCS / "formulas.toml").read_text(encoding="utf-8")).values()
+        for name, text in family.items()
+    }
+
+
+def math_of(page: Page) -> str | None:
+    """The formula of a metric, or of one task by that of all."""
+    return formulas().get(page.name) or formulas().get(re.sub("^(Binary|Multiclass|Multilabel)", "", page.name))
+
+
 def page_text(page: Page) -> str:
-    lines = [f"# {page.name}", "", f"{page.what}.", ""]
+    alone = page.front is None
+    lines = [f"# {page.name}", "", *(() if alone else (f"{page.what}.", ""))]
+    if (math := math_of(page)) is not None:
+        lines += ["```math", math, "```", ""]
     if page.front is not None:
         lines += [f"`{page.name}(task={' | '.join(map(repr, page.front.tasks))}, …)` makes the metric of the task:", ""]
     for cls in page.classes:
-        lines += class_text(cls, page)
+        lines += [*(() if alone else (f"## {cls.__name__}", "")), *class_text(cls, page)]
     lines += ["## Differences from torchmetrics", ""]
     told = list(
         dict.fromkeys(d.text for d in differences() if any(d.mentions(n) for n in (page.name, *(c.__name__ for c in page.classes))))
@@ -199,8 +218,6 @@ def class_text(cls: type[Metric], page: Page) -> list[str]:
     metric = _INSTANCES.get(cls)
     module = f"torchtally.{page.family}" if page.family else "torchtally"
     lines = [
-        f"## {cls.__name__}",
-        "",
         "```python",
         f"from {module} import {cls.__name__}",
         "",
@@ -210,8 +227,8 @@ def class_text(cls: type[Metric], page: Page) -> list[str]:
         text_of(cls),
         "",
     ]
-    facts = [f"Range: {range_of(cls)}."]
-    if cls.is_differentiable:
+    facts = [f"Range: {reach}."] if (reach := range_of(cls)) else []
+    if getattr(cls, "is_differentiable", False):
         facts.append("Gradients flow through the value of `forward` and of the function.")
     if cls.__name__ in _FUNCTIONS:
         function = _FUNCTIONS[cls.__name__]

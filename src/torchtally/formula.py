@@ -13,13 +13,13 @@ from torch import Tensor
 
 from . import distributed
 from .faults import Fault, report
+from .fetching import fetch_alone
 from .guard import guarded
 from .ledger import Clock, Key, Ledger, LooseLedger
 from .metric import Metric, _opened, _saving, _seen, parameters_of, required_of
 from .pending import Pending
-from .reduction import Totals
 from .statistic import Slots, Statistic, loose, map_tensors
-from .together import Read, Together, described, gathered_by, part_of_all
+from .together import Read, described, gathered_by, part_of_all
 from .valid import rows_of
 
 
@@ -338,20 +338,7 @@ class Formula(Metric):
         Ranks are read in the background. With `reset=True` also starts afresh: what is fetched and what is counted from now on are one
         consistent cut.
         """
-        started = None
-        if self._to_sync() and self.dist_sync_fn is None:
-            together = Together(type(self).__name__)
-            started = together.start([(type(self).__name__, self)], self.process_group)
-        if started is not None:
-            flight, read = started
-
-            def arrived(totals: Totals) -> Any:
-                read.totals = totals
-                return self._evaluated(read.ledger_of(self))
-
-            pending = Pending.after(flight, arrived)
-        else:
-            pending = Pending(*self._evaluated(self._whole()))
+        pending = fetch_alone(self)
         if reset:
             self.reset()
         return pending
@@ -532,6 +519,10 @@ class Formula(Metric):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "ledger" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if name == "updates":  # as in a state_dict; what saves sharded models looks every entry up as an attribute
+            return torch.tensor(self.update_count)
+        if len(self.statistics) > 1 and (i := next((i for i, s in enumerate(self.statistics) if s.label == name), None)) is not None:
+            return self.ledger.views()[self._mine(self.ledger)[i]]
         state = self.__dict__["ledger"].place
         if any(n == name for _, n in state) or any(n == name for _, n in self.__dict__["ledger"].sampled):
             return self.metric_state[name]

@@ -357,8 +357,13 @@ class Ledger:
 
     def to(self, device: torch.device) -> None:
         if self.device != device:
-            self.fold()
-            self._replace(lambda x: x.to(device))
+            if self.device.type == "meta":  # there is nothing to move: start empty
+                empty = Ledger(self.keys, device)
+                self.flats, self.clock = empty.flats, empty.clock
+                self._drop()
+            else:
+                self.fold()
+                self._replace(lambda x: x.to(device))
             self.device, self.on_cpu, self.stream = device, device.type == "cpu", stream_of(device)
 
     def _replace(self, copy: Callable[[Tensor], Tensor]) -> None:
@@ -490,11 +495,10 @@ class Ledger:
         if self.on_cpu and not self.known and not any(getattr(slots, n) for n in self.counts[j]):
             return []
         found = self.inputs[j][0].faults(slots)
-        for n, fault in enumerate(found):
-            if (j, n) in self.known:  # the host has read these already
-                count, first = self.known[j, n]
-                found[n] = replace(fault, count=torch.tensor(count), first=torch.tensor(first))
-        return found
+        if not self.known:
+            return found
+        told = [(fault, *self.known.get((j, n), (None, None))) for n, fault in enumerate(found)]  # some the host has read already
+        return [f if n is None else replace(f, count=torch.tensor(n), first=torch.tensor(first)) for f, n, first in told if n != 0]
 
     def faults(self, indices: Iterable[int] | None = None) -> list[Fault]:
         """What was wrong with values of the inputs of some statistics (all, if None)."""

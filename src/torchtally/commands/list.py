@@ -40,7 +40,8 @@ def families() -> dict[str, list[type]]:
 
 
 def _is_metric(thing: Any) -> bool:
-    return inspect.isclass(thing) and issubclass(thing, torchtally.Metric) and thing.__name__ not in _NOT_METRICS
+    """Whether it is a class that batches are given to and values are read from, and none to derive others from."""
+    return inspect.isclass(thing) and hasattr(thing, "update") and hasattr(thing, "compute") and thing.__name__ not in _NOT_METRICS
 
 
 def first_line(thing: type) -> str:

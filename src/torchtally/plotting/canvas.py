@@ -71,7 +71,7 @@ def stroke(i: int) -> dict[str, str]:
 
 def spaced(name: str) -> str:
     """`MulticlassF1Score` → `Multiclass F1 score`, `BinaryAUROC` → `Binary AUROC`, `PearsonCorrCoef` → `Pearson correlation coefficient`."""
-    name = name.replace("CorrCoef", "CorrelationCoefficient")
+    name = name.replace("CorrCoef", "CorrelationCoefficient").removesuffix("Metric") or name
     words = re.findall(r"[A-Z]+\d*(?![a-z])|[A-Z][a-z]*\d*[a-z]*|[a-z0-9]+|\S", name)
     return " ".join(w if i == 0 or w in _PEOPLE or re.fullmatch(r"[A-Z]+\d*", w) else w.lower() for i, w in enumerate(words))
 

@@ -193,9 +193,12 @@ def _ranked(x: Any, names: list[str], ax: Any, scale: Scale, noun: str) -> tuple
     return figure, ax
 
 
-def figure_legend(ax: Any, columns: int, below: float = 0.16) -> None:
-    """A legend under the axes, where it hides nothing."""
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -below), ncols=columns, frameon=False, fontsize=8.5)
+def figure_legend(ax: Any, columns: int) -> None:
+    """A legend under the axes and their title, where it hides nothing."""
+    from matplotlib.transforms import ScaledTranslation
+
+    below = ax.transAxes + ScaledTranslation(0, -0.45, ax.figure.dpi_scale_trans)  # inches, however high the axes are
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, ncols=columns, frameon=False, fontsize=8.5)
 
 
 def _table(x: Any, names: list[str], ax: Any, scale: Scale) -> tuple[Any, Any]:
@@ -290,6 +293,9 @@ def values_of(metric: Any, val: Any, ax: Any, labels: Sequence[str] | None) -> t
 
 
 def scale_of(metric: Any, val: Any) -> Scale:
+    """What is known of a metric's values; of a metric around another, what that says of its own."""
+    while hasattr(metric, "_measured") and hasattr(metric._measured(), "plot_lower_bound"):
+        metric = metric._measured()
     count = next((x.numel() for x in (val if isinstance(val, list | tuple) else [val]) if isinstance(x, Tensor)), 1)
     kinds = {"num_classes": "class", "num_labels": "label", "num_outputs": "output"}
     noun = next((noun for attribute, noun in kinds.items() if getattr(metric, attribute, None) == count), "sample")
@@ -299,7 +305,7 @@ def scale_of(metric: Any, val: Any) -> Scale:
         getattr(metric, "unit", None),
         metric.plot_lower_bound,
         metric.plot_upper_bound,
-        metric.higher_is_better,
+        metric.higher_is_better if isinstance(metric.higher_is_better, bool) else None,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from ..apart import Call, Forwarded, update_all
 from ..collection import MetricCollection
 from ..faults import Fault
+from ..fetching import UnderWay, leaves_named, read_all
 from ..formula import Formula, check_all
 from ..guard import guarded
 from ..metric import OPTIONS, Metric, _opened
@@ -55,9 +55,10 @@ class WrapperMetric(Metric):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.__dict__["_given"] = {name: x for name, x in kwargs.items() if name in OPTIONS}
+        self.__dict__.update(_given={name: x for name, x in kwargs.items() if name in OPTIONS}, _batch=None)
 
     _given: dict[str, Any]
+    _batch: Any
 
     def _hold(self) -> None:
         """Let the metrics inside have the options that the wrapper was given, and its guard. The last thing that a constructor does."""
@@ -123,22 +124,24 @@ class WrapperMetric(Metric):
 
         With `reset=True` also starts afresh: what is fetched and what is counted from now on are one consistent cut.
         """
-        first, peers = self._peers()
-        started = Together(type(self).__name__).start(peers, first.process_group) if first is not None else None
-        if started is not None:
-            flight, read = started
-            later = self._later(read)
-
-            def arrived(totals: Any) -> Any:
-                read.totals = totals
-                return later()
-
-            pending = Pending.after(flight, arrived)
-        else:
-            pending = Pending(*self._later(self._read())())
+        under_way = UnderWay(Together(type(self).__name__), leaves_named(self))
+        pending = under_way.pending(self._later(under_way.read or self._read()))
         if reset:
             self.reset()
         return pending
+
+    def plot(self, val: Any = None, ax: Any = None, **options: Any) -> Any:
+        """Draw the value, or `val`: as the metric inside draws its own, where it is of the same form."""
+        if not self._draws_as_inside:
+            return super().plot(val, ax, **options)
+        return self._measured().plot(self.compute() if val is None else val, ax=ax, **options)
+
+    _draws_as_inside = False
+
+    def _measured(self) -> Any:
+        """The metric that says between which bounds values lie and which end is better."""
+        part = self._parts()[0]
+        return getattr(part, "base", part)  # a stack of copies holds the metric itself
 
     def _later(self, read: Read | None) -> Later:
         parts = [m._later(read) for m in self._parts()]
@@ -184,29 +187,26 @@ class WrapperMetric(Metric):
         """Forget even what `reset` keeps."""
         self.reset()
 
-    # ---- across ranks
-    def _peers(self) -> tuple[Metric | None, list[tuple[str, Metric]]]:
-        """A metric inside that is read over ranks by torch.distributed, and all that are read with it."""
-        every = [(n, m) for n, m in leaves_of(self).items() if m.dist_sync_fn is None and m._to_sync()]
-        if not every:
-            return None, []
-        first: Metric = every[0][1]
-        return first, [(n, m) for n, m in every if m.process_group is first.process_group]
+    def _scratch(self) -> Any:
+        """An empty copy: what one batch adds."""
+        if self._batch is None:
+            empty = self.clone()
+            for m in empty.modules():
+                if isinstance(m, Metric):
+                    m.sync_on_compute = m.dist_sync_on_step
+            self.__dict__["_batch"] = empty
+        self._batch.reset()
+        return self._batch
 
+    # ---- across ranks
     def _read(self) -> Read | None:
         """The totals of all ranks, in one go for all metrics inside, and for the collection around."""
-        first, peers = self._peers()
-        if first is None:
-            return None
         collection = self._collection() if self._collection is not None else None
         if collection is not None:
-            read: Read | None = collection.together.read(
-                self, functools.partial(collection.peers, first), first.process_group, first.timeout
-            )
-            return read
-        if self._together is None:
-            self.__dict__["_together"] = Together(type(self).__name__)
-        return self._together.read(self, lambda: peers, first.process_group, first.timeout)  # type: ignore[union-attr]  # just set
+            return read_all(self, collection.together, leaves_named(self), collection.peers)
+        together = self._together or Together(type(self).__name__)
+        self.__dict__["_together"] = together
+        return read_all(self, together, leaves_named(self))
 
     def over_ranks(self) -> Any:
         return copy_over_ranks(self, self._read())
@@ -254,6 +254,13 @@ class WrapperMetric(Metric):
     def _expects(self, path: str) -> bool:
         """Whether the states of the metric inside at `path` must be in a `state_dict` that is loaded."""
         return True
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_batch": None}
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        self.__dict__["_batch"] = None
+        return super()._apply(fn, recurse)
 
     def _move(self, device: torch.device) -> None:
         """Metrics inside move by themselves."""

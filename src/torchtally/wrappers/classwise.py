@@ -39,6 +39,12 @@ class ClasswiseWrapper(WrapperMetric):
         self._prefix, self._postfix = prefix, postfix
         self._hold()
 
+    def plot(self, val: Any = None, ax: Any = None, *, labels: Sequence[str] | None = None) -> tuple[Any, Any]:  # type: ignore[override]  # no other options
+        """Draw the values, or `val`, under the names of the classes."""
+        from ..plotting.wrappers import plot_classwise
+
+        return plot_classwise(self, val, ax, labels)
+
     def _value(self, values: list[Any]) -> dict[str, Tensor]:
         value = finished(values[0])
         if not isinstance(value, dict):

@@ -64,6 +64,12 @@ class MultitaskWrapper(WrapperMetric):
             )
         return [(m, (preds[name], targets[name]), {}) for name, m in self.task_metrics.items()]
 
+    def plot(self, val: Any = None, axes: Any = None) -> list[Any]:  # type: ignore[override]  # torchmetrics' name
+        """Draw the value of each task, or of `val`, into axes of its own: a list with what `plot` of its metric gives."""
+        from ..plotting.wrappers import plot_tasks
+
+        return plot_tasks(self, val, axes)
+
     def _value(self, values: list[Any]) -> dict[str, Any]:
         return {self._name(name): value for name, value in zip(self.task_metrics, values)}
 

@@ -140,6 +140,12 @@ class MetricTracker(nn.ModuleList):
         flags = {n: dict.fromkeys(value, way) if isinstance(value, dict) else way for way, (n, value) in zip(self.maximize, values.items())}
         return local._named(flags)
 
+    def plot(self, val: Any = None, ax: Any = None, *, labels: Sequence[str] | None = None) -> tuple[Any, Any]:
+        """Draw the values of all steps, or `val`: what `compute_all` gives, or a list of values, one for each step. The best is marked."""
+        from ..plotting.wrappers import plot_tracker
+
+        return plot_tracker(self, val, ax, labels)
+
     # ---- being a module
     def clone(self) -> Any:
         """A copy with the same totals and nothing shared."""

@@ -34,6 +34,8 @@ class MetricInputTransformer(WrapperMetric):
         self.wrapped_metric = checked_metric(type(self).__name__, "wrapped_metric", wrapped_metric)
         self._hold()
 
+    _draws_as_inside = True
+
     def transform_pred(self, pred: Tensor) -> Tensor:
         """The predictions that the metric is given."""
         return pred
