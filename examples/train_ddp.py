@@ -50,7 +50,9 @@ def main() -> None:
             "f1": tt.F1Score(task="multiclass", num_classes=CLASSES, average="macro"),
         }
     ).to(device)
-    whole_run = tt.MetricCollection({"samples": tt.SumMetric().bind(value="samples"), "worst": tt.MaxMetric().bind(value="loss")}).to(device)
+    whole_run = tt.MetricCollection({"samples": tt.SumMetric().bind(value="samples"), "worst": tt.MaxMetric().bind(value="loss")}).to(
+        device
+    )
 
     checkpoint = options.folder / "model.pt"
     start = 0
