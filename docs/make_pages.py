@@ -108,6 +108,8 @@ def functions() -> dict[str, str]:
 
 def formula_of(cls: type[Metric]) -> str:
     """The code of the formula with what it calls in its file, where it is short enough to read as one."""
+    if not issubclass(cls, Formula):
+        return ""
     for name in _FORMULAS:
         owner = next((c for c in cls.__mro__ if name in vars(c)), None)
         if owner is None or owner in (Metric, Formula) or not inspect.isfunction(vars(owner)[name]):
@@ -186,13 +188,14 @@ def math_of(page: Page) -> str | None:
 
 
 def page_text(page: Page) -> str:
-    lines = [f"# {page.name}", "", f"{page.what}.", ""]
+    alone = page.front is None
+    lines = [f"# {page.name}", "", *(() if alone else (f"{page.what}.", ""))]
     if (math := math_of(page)) is not None:
         lines += ["```math", math, "```", ""]
     if page.front is not None:
         lines += [f"`{page.name}(task={' | '.join(map(repr, page.front.tasks))}, …)` makes the metric of the task:", ""]
     for cls in page.classes:
-        lines += class_text(cls, page)
+        lines += [*(() if alone else (f"## {cls.__name__}", "")), *class_text(cls, page)]
     lines += ["## Differences from torchmetrics", ""]
     told = list(
         dict.fromkeys(d.text for d in differences() if any(d.mentions(n) for n in (page.name, *(c.__name__ for c in page.classes))))
@@ -215,8 +218,6 @@ def class_text(cls: type[Metric], page: Page) -> list[str]:
     metric = _INSTANCES.get(cls)
     module = f"torchtally.{page.family}" if page.family else "torchtally"
     lines = [
-        f"## {cls.__name__}",
-        "",
         "```python",
         f"from {module} import {cls.__name__}",
         "",
@@ -226,7 +227,7 @@ def class_text(cls: type[Metric], page: Page) -> list[str]:
         text_of(cls),
         "",
     ]
-    facts = [f"Range: {range_of(cls)}."]
+    facts = [f"Range: {reach}."] if (reach := range_of(cls)) else []
     if getattr(cls, "is_differentiable", False):
         facts.append("Gradients flow through the value of `forward` and of the function.")
     if cls.__name__ in _FUNCTIONS:

@@ -95,6 +95,10 @@ def roc() -> Any:
     return fed(c.BinaryROC(), yes_no(600, 1.8)).plot()
 
 
+def roc_of_classes() -> Any:
+    return fed(c.MulticlassROC(5), scores(2000, 5, 1.2)).plot(labels=ANIMALS)
+
+
 def precision_recall() -> Any:
     return fed(c.BinaryPrecisionRecallCurve(), yes_no(600, 1.8)).plot()
 
@@ -116,6 +120,7 @@ PICTURES: dict[str, Callable[[], Any]] = {
     "counts": counts,
     "calibration": calibration,
     "roc": roc,
+    "roc-of-classes": roc_of_classes,
     "precision-recall": precision_recall,
 }
 

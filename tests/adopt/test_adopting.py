@@ -34,9 +34,9 @@ OPTIONS = {
 def counts(name, cls):
     """Whether it is a metric of counts that torchtally has too."""
     takes = inspect.signature(cls.__init__).parameters
-    if not name.startswith(("Binary", "Multiclass", "Multilabel")) or not hasattr(ours, name) or "num_groups" in takes:
+    if not name.startswith(("Binary", "Multiclass", "Multilabel")) or not hasattr(ours, name) or {"thresholds", "num_groups"} & set(takes):
         return False
-    options = {k: v[-2] if k == "average" else v[0] for k, v in OPTIONS.items() if k in takes}  # curves have no average "micro"
+    options = {k: v[0] for k, v in OPTIONS.items() if k in takes}
     return bool({"tp", "confmat", "correct"} & set(cls(**options)._defaults))
 
 

@@ -12,12 +12,13 @@ from ..statistics.curves import Curves
 from ..statistics.score_histogram import BinnedCurves
 from .curve_formula import CurveFormula, Points, Thresholds
 from .options import checked
+from .pictures import OperatingPointPlot
 
 NO_THRESHOLD = 1e6
 """Of an ROC curve of which no point meets the demand: above every score."""
 
 
-class OperatingPoint(CurveFormula):
+class OperatingPoint(OperatingPointPlot, CurveFormula):
     """The largest `aim` among the points of a curve whose `demand` is at least the number given as the argument `least`."""
 
     higher_is_better = None

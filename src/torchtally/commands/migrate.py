@@ -57,13 +57,10 @@ def told(found: Sequence[FileMigration], written: bool) -> str:
     kept = [(f, r) for f in found for r in f.kept]
     differ = [(f, r) for f in found for r in f.remarks if r not in f.kept]
     if kept:
-        lines += ["Left to you:", *(f"  {_place(f, r)}: {r.what}: {r.reason}" for f, r in kept)]
+        lines += ["Left to you:", *_grouped(kept)]
     if differ:
         lines.append("Moved, but values may differ (docs/differences.md):")
-        places: dict[str, list[str]] = {}
-        for f, r in differ:
-            places.setdefault(r.reason, []).append(_place(f, r))
-        lines += [f"  {', '.join(where)}: {reason}" for reason, where in places.items()]
+        lines += _grouped(differ)
     changed = [f for f in found if f.changed]
     names = sum(len(f.moved) for f in found)
     if not found:
@@ -72,6 +69,15 @@ def told(found: Sequence[FileMigration], written: bool) -> str:
         f"{_many(names, 'name')} in {_many(len(changed), 'file')} {'moved' if written else 'to move (--write does it)'}, {_many(len(kept), 'place')} left to you."
     )
     return "\n".join(lines)
+
+
+def _grouped(remarks: Sequence[tuple[FileMigration, Remark]]) -> list[str]:
+    """What is said of several places is said once."""
+    places: dict[str, list[str]] = {}
+    for f, r in remarks:
+        said = r.reason if r.kind == "differs" else f"{r.what}: {r.reason}"
+        places.setdefault(said, []).append(_place(f, r))
+    return [f"  {', '.join(where)}: {said}" for said, where in places.items()]
 
 
 def _place(f: FileMigration, r: Remark) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .canvas import COLOURS, GREY, INK, PALE, axes, bare, names_for, on_host, short, stroke
-from .values import figure_legend
+from .values import Scale, figure_legend, plot_values
 
 _MOST_LINES = 10
 
@@ -95,6 +95,17 @@ def plot_precision_recall(
         )
     _draw(ax, lines, score, "average precision", threshold, {"drawstyle": "steps-post"})
     return _framed(figure, ax, name, "recall", "precision")
+
+
+def plot_operating_point(rate: Any, threshold: Any, ax: Any, *, labels: Sequence[str] | None, scale: Scale) -> tuple[Any, Any]:
+    """A rate, or one for each class, with the threshold it is reached at."""
+    at = on_host(threshold)
+    if not at.ndim:
+        figure, ax = plot_values(rate, ax, scale=scale)
+        ax.set_title(f"{ax.get_title()} at threshold {short(float(at))}")
+        return figure, ax
+    names = [f"{name} (at {short(t)})" for name, t in zip(names_for(labels, len(at), scale.noun), at)]
+    return plot_values(rate, ax, labels=names, scale=scale)
 
 
 def _curves(curve: Any, labels: Sequence[str] | None, name: str, noun: str) -> list[tuple[str, Any, Any, Any]]:

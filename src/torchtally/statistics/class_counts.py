@@ -23,7 +23,7 @@ SMALL_DEVICE = 4096
 SMALL_TABLE = 1 << 16
 """On the CPU counts of classes come from one table of pairs of up to this size, if there are as many labels."""
 
-_UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
+UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 _ADVICE = "Pass ignore_index for a padding label, or check num_classes."
 
@@ -237,7 +237,7 @@ class Labels(Input):
 
 
 def _out_of_range(labels: np.ndarray, bound: int) -> bool:
-    return bool(np.maximum.reduce(labels.view(_UNSIGNED[labels.itemsize])) >= bound)  # a negative label is a huge unsigned one
+    return bool(np.maximum.reduce(labels.view(UNSIGNED[labels.itemsize])) >= bound)  # a negative label is a huge unsigned one
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,9 @@ class GroupDecisions(Decisions):
             preds, target, groups = preds.reshape(-1, 1), target.reshape(-1, 1), groups.reshape(-1)
         _, piece = super().take(strict, preds, target)
         if strict and isinstance(piece[0], np.ndarray) and host_visible(groups):
-            wrong = (groups.lt(0) | groups.ge(self.groups)) & torch.from_numpy(piece[0][:, 3, 0]).gt(0)
+            wrong = groups.lt(0) | groups.ge(self.groups)
+            if piece[2] is not None:
+                wrong &= torch.from_numpy(piece[2].reshape(-1))
             if bool(wrong.any()):
                 raise FaultError(
                     f"groups has {int(groups[wrong][0])}; expected 0..{self.groups - 1}. Check num_groups, or pass ignore_index for padding."

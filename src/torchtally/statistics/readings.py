@@ -28,13 +28,16 @@ def improbable(scores: Tensor) -> Tensor:
 
 
 def note_readings(slots: Any, found: Sequence[Any], live: Tensor | None = None) -> None:
-    """Count batches by what `outside` found, all tensors or one bool; None is a batch without scores.
+    """Count batches by what `outside` found, all tensors or all bools; None is a batch without scores, or no batch at all.
 
     A batch without an element that counts is not counted: `live` says which do, if not all.
     """
-    if found[0] is None:
+    if not found or found[0] is None:
         return
-    if live is not None:
+    if isinstance(found[0], bool):
+        slots.logits.add_(sum(found))
+        slots.scored.add_(len(found))
+    elif live is not None:
         counted = live.reshape(len(found), -1).any(1)
         slots.logits.add_((torch.stack(list(found)) & counted).sum())
         slots.scored.add_(counted.sum())

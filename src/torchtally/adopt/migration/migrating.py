@@ -10,7 +10,7 @@ from . import statements
 from .offers import Offer, module_for
 from .peers import PEERS, Peer
 from .remarks import DIFFERS, Remark
-from .taken import Path, Taken, Use, bound_elsewhere, mentions, taken_from
+from .taken import Path, Taken, Use, mentions, taken_from
 from .text import Edit, Text, edited
 
 
@@ -65,8 +65,8 @@ class _Moving:
         for t in taken:
             if not t.module:
                 self._name(t)
-        for bound in dict.fromkeys(t.bound for t in taken if t.module):
-            self._module([t for t in taken if t.module and t.bound == bound])
+        for key in dict.fromkeys((t.scope, t.bound) for t in taken if t.module):
+            self._module([t for t in taken if t.module and (t.scope, t.bound) == key])
         for node, targets in self.targets.items():
             self._statement(node, targets)
         self._import_root()
@@ -84,6 +84,9 @@ class _Moving:
         name = t.alias.name
         if name == "*":
             self._keep(t.statement.lineno, "import *", "name what the file needs; then it can be moved")
+            return
+        if t.rebound is not None and not self.peer.same_paths:
+            self._keep(t.rebound, t.bound, f"the name means something else here, so that uses of {name} cannot be told apart")
             return
         offer = self._offer(t.path[:-1], name, t.uses, t.alias.lineno)
         if offer is None:
@@ -121,11 +124,9 @@ class _Moving:
         """`import torchmetrics`, `import torchmetrics as tm`, `from torchmetrics import functional as F`: what is used of it decides."""
         first = group[0]
         uses, loose = first.uses, first.loose
-        line = bound_elsewhere(self.text.tree, first.bound)
-        if line is not None:
-            self._keep(
-                line, first.bound, f"the name means something else here, so that uses of {'.'.join(first.path)} cannot be told apart"
-            )
+        if first.rebound is not None:
+            told = f"the name means something else here, so that uses of {'.'.join(first.path)} cannot be told apart"
+            self._keep(first.rebound, first.bound, told)
             return
         by_name: dict[tuple[Path, str], list[Use]] = {}
         for u in uses:

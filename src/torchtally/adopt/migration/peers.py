@@ -201,9 +201,12 @@ _IGNITE = {
     "Fbeta": "torchtally.FBetaScore(task=…, beta=…)",
     "IoU": "torchtally.JaccardIndex(task=…)",
     "JaccardIndex": "torchtally.JaccardIndex(task=…)",
+    "DiceCoefficient": "torchtally.F1Score(task=…), which is Dice",
     "JSDivergence": "torchtally.regression.JensenShannonDivergence()",
+    "KendallRankCorrelation": "torchtally.KendallRankCorrCoef()",
     "KLDivergence": "torchtally.KLDivergence()",
     "Loss": 'torchtally.MeanMetric().bind(value="loss")',
+    "mIoU": 'torchtally.JaccardIndex(task="multiclass", num_classes=…, average="macro")',
     "MatthewsCorrCoef": "torchtally.MatthewsCorrCoef(task=…)",
     "MeanAbsoluteError": "torchtally.MeanAbsoluteError()",
     "MeanSquaredError": "torchtally.MeanSquaredError()",
@@ -211,12 +214,15 @@ _IGNITE = {
     "MetricGroup": "torchtally.MetricCollection({…})",
     "MetricsLambda": "arithmetic on metrics: (precision + recall) / 2",
     "MultiLabelConfusionMatrix": "torchtally.classification.MultilabelConfusionMatrix(num_labels=…)",
+    "PearsonCorrelation": "torchtally.PearsonCorrCoef()",
     "Precision": "torchtally.Precision(task=…)",
     "PrecisionRecallCurve": "torchtally.classification.BinaryPrecisionRecallCurve()",
+    "R2Score": "torchtally.R2Score()",
     "ROC_AUC": "torchtally.AUROC(task=…)",
     "Recall": "torchtally.Recall(task=…)",
     "RocCurve": "torchtally.classification.BinaryROC()",
     "RootMeanSquaredError": "torchtally.MeanSquaredError(squared=False)",
+    "SpearmanRankCorrelation": "torchtally.SpearmanCorrCoef()",
     "TopKCategoricalAccuracy": 'torchtally.Accuracy(task="multiclass", num_classes=…, top_k=…)',
 }
 
@@ -231,8 +237,9 @@ class Ignite:
         return None
 
     def why_not(self, module: Path, name: str) -> str:
-        told = f"the counterpart is {_IGNITE[name]}" if name in _IGNITE else f"torchtally has no counterpart of ignite's {name}"
-        return f"{told}; update((y_pred, y)) becomes update(y_pred, y), and attach(engine) becomes calls of update and compute"
+        if name not in _IGNITE:
+            return f"torchtally has no counterpart of ignite's {name}"
+        return f"engines feed metrics with one tuple, so that an import cannot change alone; the counterpart is {_IGNITE[name]} (docs/moving.md)"
 
     def refused(self, name: str, offer: Offer, call: ast.Call | None) -> str | None:
         return None

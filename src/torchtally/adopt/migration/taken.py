@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -28,20 +29,64 @@ class Taken:
     path: Path
     module: bool
     bound: str
+    scope: ast.AST | None = None
+    rebound: int | None = None  # the line where the scope gives the name another meaning
     uses: list[Use] = field(default_factory=list)
     loose: list[ast.expr] = field(default_factory=list)  # uses of a module itself, of which nothing is known
 
 
 def taken_from(tree: ast.Module, package: str) -> list[Taken]:
     """What a file imports from a package, with all uses."""
-    found = [t for node in ast.walk(tree) for t in _of_statement(node, package)]
-    by_name: dict[str, Taken] = {}
+    nodes = list(_walk(tree))
+    found: list[Taken] = []
+    owned: dict[tuple[ast.AST, str], Taken] = {}
+    for node, parents in nodes:
+        for t in _of_statement(node, package):
+            t.scope = _scopes(parents)[0]
+            found.append(t)
+            owned.setdefault((_scopes(parents)[0], t.bound), t)
+    bound: dict[ast.AST, dict[str, int]] = {}
+    for node, parents in nodes:
+        for name, line in _bindings(node, package):
+            bound.setdefault(_scopes(parents)[0], {}).setdefault(name, line)
     for t in found:
-        by_name.setdefault(t.bound, t)
-    for node, parents in _walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in by_name:
-            _use(by_name[node.id], node, parents)
+        t.rebound = bound.get(t.scope, {}).get(t.bound) if t.scope is not None else None
+    names = {t.bound for t in found}
+    for node, parents in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
+            here = next((s for s in _scopes(parents) if (s, node.id) in owned or node.id in bound.get(s, {})), None)
+            if here is not None and (here, node.id) in owned:
+                _use(owned[here, node.id], node, parents)
     return found
+
+
+_SCOPES = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+def _scopes(parents: list[ast.AST]) -> list[ast.AST]:
+    """Where a name that stands below these nodes is looked up, the innermost first; classes only by what stands directly in them."""
+    around = [p for p in reversed(parents) if isinstance(p, _SCOPES)]
+    return [s for i, s in enumerate(around) if i == 0 or not isinstance(s, ast.ClassDef)]
+
+
+def _bindings(node: ast.AST, package: str) -> Iterator[tuple[str, int]]:
+    """Names that a node gives a meaning other than by an import of the package, or than a constant as `tm = None` where there is none."""
+    if isinstance(node, ast.Import):
+        names = [a.asname or a.name.partition(".")[0] for a in node.names if a.name.partition(".")[0] != package]
+        yield from ((name, node.lineno) for name in names)
+    elif isinstance(node, ast.ImportFrom):
+        if node.level or (node.module or "").partition(".")[0] != package:
+            yield from ((a.asname or a.name, node.lineno) for a in node.names)
+    elif isinstance(node, ast.Assign) and not isinstance(node.value, ast.Constant):
+        yield from ((n.id, n.lineno) for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign | ast.NamedExpr | ast.For | ast.AsyncFor | ast.comprehension):
+        yield from ((n.id, n.lineno) for n in ast.walk(node.target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+        yield from ((n.id, n.lineno) for n in ast.walk(node.optional_vars) if isinstance(n, ast.Name))
+    elif isinstance(node, ast.arg):
+        yield node.arg, node.lineno
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name, node.lineno
 
 
 def _of_statement(node: ast.AST, package: str) -> Iterator[Taken]:
@@ -109,31 +154,19 @@ def _depth(path: Path, names: list[str]) -> int:
     return depth
 
 
-def bound_elsewhere(tree: ast.Module, name: str) -> int | None:
-    """The line where a name is given another meaning than that of an import."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del) and node.id == name:
-            return node.lineno
-        if isinstance(node, ast.arg) and node.arg == name:
-            return node.lineno
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == name:
-            return node.lineno
-    return None
+_IMPORTS = ("import_module", "__import__", "find_spec", "importorskip")
 
 
 def mentions(tree: ast.Module, package: str) -> Iterator[tuple[int, str]]:
-    """Strings that name something of a package, such as targets of configurations and module names."""
-    docs = {
-        id(n.body[0].value)
-        for n in ast.walk(tree)
-        if hasattr(n, "body") and isinstance(n.body, list) and n.body and isinstance(n.body[0], ast.Expr)
-    }
+    """Strings that name something of a package, such as targets of configurations, and what is imported by name."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
-            text = node.value
-            if (
-                (text == package or text.startswith(f"{package}."))
-                and not text.endswith(".")
-                and all(p.isidentifier() for p in text.split("."))
-            ):
-                yield node.lineno, text
+        if isinstance(node, ast.Call) and _last(node.func) in _IMPORTS and node.args:
+            first = node.args[0]
+            if isinstance(first, ast.Constant) and first.value == package:
+                yield first.lineno, package
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(rf"{package}(\.\w+)+", node.value):
+            yield node.lineno, node.value
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
