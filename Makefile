@@ -35,5 +35,8 @@ lint: .venv/test
 bench: .venv/peers
 	$(BIN)/python -m benchmarks
 
+docs: .venv/test
+	$(BIN)/python docs/make_pages.py
+
 clean:
 	rm -rf .venv

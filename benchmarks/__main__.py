@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 
-COLUMNS = ("floor", "torchtally", "torchmetrics separate", "torchmetrics collection", "torchmetrics", "torcheval")
+COLUMNS = ("floor", "torchtally", "torchmetrics separate", "torchmetrics collection", "torchmetrics", "torcheval", "ignite")
 
 
 def child(name: str, seconds: float) -> None:

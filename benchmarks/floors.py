@@ -90,6 +90,57 @@ class Confusion:
         np.add.at(self.matrix, key, 1)
 
 
+class TopK:
+    """How many targets are among the k highest scores: ranks counted, eight comparisons added at a time; ties across the k-th place one by one."""
+
+    def __init__(self, k: int, rows: int, classes: int) -> None:
+        self.k, self.hits, self.seen = k, 0, 0
+        self.holds, self.rows = np.zeros((rows, -(-classes // 8) * 8), bool), np.arange(rows)
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        x, y = preds.numpy(), target.numpy()
+        own = x[self.rows, y][:, None]
+        above, at_least = self._count(np.greater, x, own), self._count(np.greater_equal, x, own)
+        self.hits += int(np.count_nonzero(at_least <= self.k))
+        for i in np.flatnonzero((above < self.k) & (at_least > self.k)):
+            self.hits += int(above[i] + np.count_nonzero(x[i, : y[i]] == own[i]) < self.k)
+        self.seen += len(y)
+
+    def _count(self, compare: np.ufunc, x: np.ndarray, own: np.ndarray) -> np.ndarray:
+        compare(x, own, out=self.holds[:, : x.shape[1]])
+        return np.add.reduce(self.holds.view(np.uint64), axis=1).view(np.uint8).reshape(len(x), 8).sum(1, dtype=np.int64)
+
+
+class Segmentation:
+    """A table of up to 32 classes against all values of a byte: a running maximum over the classes, then one count of pairs."""
+
+    def __init__(self) -> None:
+        self.table = np.zeros((256, 32), np.int64)
+        self.top, self.above, self.place = np.empty(1 << 14, np.float32), np.empty(1 << 14, bool), np.empty(1 << 14, np.uint8)
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        images, labels = preds.flatten(2).numpy(), target.flatten(1).numpy()
+        keys = np.empty(labels.shape, np.uint16)
+        width = len(self.top)
+        for image, label, key in zip(images, labels, keys):
+            for start in range(0, len(label), width):
+                self._fill(key[start : start + width], image[:, start : start + width], label[start : start + width])
+        self.table += np.bincount(keys.ravel(), minlength=8192).reshape(256, 32)
+
+    def _fill(self, key: np.ndarray, scores: np.ndarray, label: np.ndarray) -> None:
+        n = len(label)
+        top, above, place, best = self.top[:n], self.above[:n], self.place[:n], np.zeros(n, np.uint8)
+        np.copyto(top, scores[0])
+        for k in range(1, len(scores)):
+            np.greater(scores[k], top, out=above)
+            np.maximum(top, scores[k], out=top)
+            np.multiply(above.view(np.uint8), k, out=place)
+            np.maximum(best, place, out=best)
+        np.copyto(key, label, casting="unsafe")
+        key <<= 5
+        key |= best
+
+
 class ManyMeans:
     """Fifty running means, fed together."""
 

@@ -141,6 +141,55 @@ def confusion() -> Ways:
     }
 
 
+def top5() -> Ways:
+    """Whether the target is among the five highest scores of 1000."""
+    import ignite.metrics as ig
+    import torcheval.metrics as te
+    import torchmetrics.classification as k
+
+    preds, target, _ = _scores(128, 1000)
+    floor, ours = floors.TopK(5, 128, 1000), tt.Accuracy(task="multiclass", num_classes=1000, top_k=5)
+    theirs, evals = k.MulticlassAccuracy(1000, top_k=5, average="micro"), te.MulticlassAccuracy(num_classes=1000, k=5)
+    ignite = ig.TopKCategoricalAccuracy(5)
+    return {
+        "floor": lambda: floor.update(preds, target),
+        "torchtally": lambda: ours.update(preds, target),
+        "torchmetrics": lambda: theirs.update(preds, target),
+        "torcheval": lambda: evals.update(preds, target),
+        "ignite": lambda: ignite.update((preds, target)),
+    }
+
+
+def segmentation() -> Ways:
+    """Mean intersection over union, accuracy and Dice of four images of 256 by 256, 21 classes, a tenth of the pixels ignored."""
+    import ignite.metrics as ig
+    import torchmetrics
+
+    g = torch.Generator().manual_seed(4)
+    preds, target = torch.randn(4, 21, 256, 256, generator=g), torch.randint(0, 21, (4, 256, 256), generator=g)
+    preds.scatter_add_(1, target[:, None], torch.full((4, 1, 256, 256), 2.0))
+    target[torch.rand(4, 256, 256, generator=g) < 0.1] = 255
+
+    def collection(library: Any) -> Any:
+        options = {"task": "multiclass", "num_classes": 21, "ignore_index": 255}
+        return library.MetricCollection(
+            {
+                "miou": library.JaccardIndex(**options),
+                "accuracy": library.Accuracy(average="micro", **options),
+                "dice": library.F1Score(average="macro", **options),
+            }
+        )
+
+    floor, ours, theirs, ignite = floors.Segmentation(), collection(tt), collection(torchmetrics), ig.ConfusionMatrix(num_classes=21)
+    theirs.update(preds, target)  # forms its compute groups
+    return {
+        "floor": lambda: floor.update(preds, target),
+        "torchtally": lambda: ours.update(preds, target),
+        "torchmetrics collection": lambda: theirs.update(preds, target),
+        "ignite": lambda: ignite.update((preds, target)),
+    }
+
+
 def many_means(tensors: bool) -> Ways:
     """Fifty means, one value each."""
     import torchmetrics
@@ -230,6 +279,8 @@ WORKLOADS: dict[str, Callable[[], Ways]] = {
     "five, macro, labels of 128,256": functools.partial(labels, 128256),
     "five, micro, bf16 4096×32000": functools.partial(language_model, "micro"),
     "five, macro, bf16 4096×32000": functools.partial(language_model, "macro"),
+    "top 5 of 1000 classes": top5,
+    "segmentation": segmentation,
     "confusion of 1000 classes": confusion,
     "fifty means of tensors": functools.partial(many_means, True),
     "fifty means of floats": functools.partial(many_means, False),

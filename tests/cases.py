@@ -27,7 +27,7 @@ class Case:
     ordered: bool = False
     grows: bool = False  # memory grows with the data, by definition
     tolerance: float = 1e-6
-    sized_by_data: bool = False  # how long the value is depends on the data, so that reading it (not updating) waits
+    sized_by_data: bool = False  # what the value holds depends on the data, so that reading it (not updating) waits
 
 
 def batches(case: Case, sizes: tuple[int, ...] = (7, 1, 12), seed: int = 0) -> list[Batch]:
@@ -263,7 +263,7 @@ def _told() -> list[Case]:
             Case(f"BinaryAccuracy-{said}", functools.partial(c.BinaryAccuracy, **told), one),
             Case(f"MultilabelF1Score-{said}", functools.partial(c.MultilabelF1Score, 4, **told), many),
             Case(f"BinaryAUROC-{said}", functools.partial(c.BinaryAUROC, **told), one, grows=True),
-            Case(f"BinaryROC-{said}", functools.partial(c.BinaryROC, **told), one, grows=True, sized_by_data=True),
+            Case(f"BinaryROC-{said}", functools.partial(c.BinaryROC, **told), one, grows=True),
             Case(f"BinaryROC-binned-{said}", functools.partial(c.BinaryROC, 11, **told), one),
             Case(f"MulticlassAUROC-{said}", functools.partial(c.MulticlassAUROC, 5, **told), classes, grows=True),
             Case(f"MulticlassAUROC-binned-{said}", functools.partial(c.MulticlassAUROC, 5, thresholds=11, **told), classes),
@@ -272,30 +272,73 @@ def _told() -> list[Case]:
     return found
 
 
+def grouped(n: int, g: torch.Generator) -> Batch:
+    return torch.rand(n, generator=g), torch.randint(0, 2, (n,), generator=g), torch.randint(0, 3, (n,), generator=g)
+
+
+def padded_groups(n: int, g: torch.Generator) -> Batch:
+    preds, target = yes_no_images(n, g)
+    return preds, target.masked_fill(torch.rand(n, 2, 3, generator=g) < 0.3, -1), torch.randint(0, 3, (n,), generator=g)
+
+
+def padded_multilabel(n: int, g: torch.Generator) -> Batch:
+    preds, target = multilabel(n, g)
+    return preds.round(decimals=1), target.masked_fill(torch.rand(n, 4, generator=g) < 0.3, -1)
+
+
+def _scores() -> list[Case]:
+    """Calibration, hinge loss, label ranking and fairness."""
+    found = [
+        Case("BinaryHingeLoss", c.BinaryHingeLoss, yes_no),
+        Case("BinaryHingeLoss-margins", functools.partial(c.BinaryHingeLoss, True, from_logits=False), logits),
+        Case("BinaryHingeLoss-padded", functools.partial(c.BinaryHingeLoss, ignore_index=-1), padded_yes_no),
+        Case("MulticlassHingeLoss", functools.partial(c.MulticlassHingeLoss, 5), scores),
+        Case("MulticlassHingeLoss-margins", functools.partial(c.MulticlassHingeLoss, 5, from_logits=False), images),
+        Case("MulticlassHingeLoss-all", functools.partial(c.MulticlassHingeLoss, 5, True, "one-vs-all", -1), padded_scores),
+        Case("BinaryGroupStatRates", functools.partial(c.BinaryGroupStatRates, 3), grouped),
+        Case("BinaryGroupStatRates-padded", functools.partial(c.BinaryGroupStatRates, 3, ignore_index=-1), padded_groups),
+        Case("BinaryFairness", functools.partial(c.BinaryFairness, 3, from_logits=False), grouped, sized_by_data=True),
+        Case("BinaryFairness-parity", functools.partial(c.BinaryFairness, 3, "demographic_parity"), grouped, sized_by_data=True),
+        Case("BinaryFairness-opportunity", functools.partial(c.BinaryFairness, 3, "equal_opportunity"), grouped, sized_by_data=True),
+    ]
+    for norm in ("l1", "l2", "max"):
+        found.append(Case(f"BinaryCalibrationError-{norm}", functools.partial(c.BinaryCalibrationError, 5, norm), yes_no))
+        found.append(Case(f"MulticlassCalibrationError-{norm}", functools.partial(c.MulticlassCalibrationError, 5, 5, norm), scores))
+    for said in (True, False):
+        told = functools.partial(c.BinaryCalibrationError, 5, from_logits=said)
+        found.append(Case(f"BinaryCalibrationError-{said}", told, logits if said else yes_no))
+    found.append(Case("BinaryCalibrationError-padded", functools.partial(c.BinaryCalibrationError, ignore_index=-1), padded_yes_no))
+    found.append(
+        Case("MulticlassCalibrationError-padded", functools.partial(c.MulticlassCalibrationError, 5, ignore_index=-1), padded_scores)
+    )
+    for name in ("CoverageError", "RankingAveragePrecision", "RankingLoss"):
+        cls = getattr(c, f"Multilabel{name}")
+        found.append(Case(cls.__name__, functools.partial(cls, 4), multilabel))
+        found.append(Case(f"{cls.__name__}-images", functools.partial(cls, 4), multilabel_images))
+        found.append(Case(f"{cls.__name__}-padded", functools.partial(cls, 4, ignore_index=-1), padded_multilabel))
+    return found
+
+
 def _curves() -> list[Case]:
-    """Curves and the areas under them, exact and binned."""
+    """Curves, the areas under them and points on them, exact and binned."""
     found = []
+    least = {"PrecisionAtFixedRecall": 0.4, "RecallAtFixedPrecision": 0.4, "SensitivityAtSpecificity": 0.6, "SpecificityAtSensitivity": 0.6}
     for label, options in (("", {}), ("-binned", {"thresholds": [0.8, 0.1, 0.5, 1.0]})):
-        grows, curves = not options, ("BinaryROC", "BinaryPrecisionRecallCurve")
-        for name in ("BinaryAUROC", "BinaryAveragePrecision", "BinaryROC", "BinaryPrecisionRecallCurve"):
-            found.append(
-                Case(
-                    name + label,
-                    functools.partial(getattr(c, name), **options),
-                    yes_no,
-                    grows=grows,
-                    sized_by_data=grows and name in curves,
-                )
-            )
-        for name in ("AUROC", "AveragePrecision"):
-            multiclass = functools.partial(getattr(c, "Multiclass" + name), 5, **options)
-            many = functools.partial(getattr(c, "Multilabel" + name), 4, **options)
-            found.append(Case(f"Multiclass{name}{label}", multiclass, scores, grows=grows))
-            found.append(Case(f"Multilabel{name}{label}", many, multilabel, grows=grows))
+        for name in ("AUROC", "AveragePrecision", "ROC", "PrecisionRecallCurve", "EER", "LogAUC", *least):
+            own = (least[name],) if name in least else ()
+            binary = functools.partial(getattr(c, "Binary" + name), *own, **options)
+            multiclass = functools.partial(getattr(c, "Multiclass" + name), 5, *own, **options)
+            many = functools.partial(getattr(c, "Multilabel" + name), 4, *own, **options)
+            for task, make, batch in (("Binary", binary, yes_no), ("Multiclass", multiclass, scores), ("Multilabel", many, multilabel)):
+                found.append(Case(f"{task}{name}{label}", make, batch, grows=not options))
+        for name in ("ROC", "PrecisionRecallCurve", "EER"):
+            for average in ("micro", "macro"):
+                make = functools.partial(getattr(c, "Multiclass" + name), 5, average=average, **options)
+                found.append(Case(f"Multiclass{name}-{average}{label}", make, scores, grows=not options))
     found += [
         Case("BinaryAUROC-partial", functools.partial(c.BinaryAUROC, 0.3), yes_no, grows=True),
         Case("BinaryAUROC-padded", functools.partial(c.BinaryAUROC, ignore_index=-1), padded_yes_no, grows=True),
-        Case("BinaryROC-padded", functools.partial(c.BinaryROC, ignore_index=-1), padded_yes_no, grows=True, sized_by_data=True),
+        Case("BinaryROC-padded", functools.partial(c.BinaryROC, ignore_index=-1), padded_yes_no, grows=True),
         Case("BinaryAUROC-padded-binned", functools.partial(c.BinaryAUROC, None, 11, ignore_index=-1), padded_yes_no),
         Case("MulticlassAUROC-padded", functools.partial(c.MulticlassAUROC, 5, "weighted", 11, -1), padded_scores),
         Case("MulticlassAUROC-padded-exact", functools.partial(c.MulticlassAUROC, 5, "none", None, -1), padded_scores, grows=True),
@@ -325,6 +368,7 @@ CASES: list[Case] = [
     *_agreement(),
     *_curves(),
     *_told(),
+    *_scores(),
 ]
 
 

@@ -11,7 +11,7 @@ import torchtally
 MODULES = sorted(
     m.name
     for m in pkgutil.walk_packages(torchtally.__path__, "torchtally.")
-    if not m.name.startswith(("torchtally.stalls", "torchtally.bench", "torchtally.commands", "torchtally.testing"))
+    if not m.name.startswith(("torchtally.stalls", "torchtally.bench", "torchtally.commands", "torchtally.testing", "torchtally.__main__"))
 )
 
 

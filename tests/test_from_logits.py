@@ -181,3 +181,10 @@ def test_functions_and_fronts_take_it_where_it_matters():
     assert f.accuracy(preds, target, task="binary", from_logits=False) == 0.5
     assert f.accuracy(torch.eye(3), torch.arange(3), task="multiclass", num_classes=3, from_logits=True) == 1.0
     assert tt.Accuracy("multiclass", num_classes=3, from_logits=True)(torch.eye(3), torch.arange(3)) == 1.0  # the highest score wins anyway
+
+
+@ways
+def test_a_batch_that_is_all_padding_is_not_read(way):
+    padding = torch.tensor([0.0, 0.0]), torch.tensor([-1, -1])
+    for metric in (c.BinaryAccuracy(ignore_index=-1), c.BinaryAUROC(thresholds=5, ignore_index=-1)):
+        fed(metric, [SMALL[1], padding, SMALL[1]], way).compute()

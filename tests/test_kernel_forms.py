@@ -6,7 +6,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from torchtally.kernels import count_on_device, count_on_host, in_top_k, in_top_k_on_host, row_argmax
+from torchtally.kernels import (
+    channel_argmax,
+    count_on_device,
+    count_on_host,
+    count_pairs_on_host,
+    in_top_k,
+    in_top_k_on_host,
+    row_argmax,
+)
 
 FLOATS = [torch.bfloat16, torch.float16, torch.float32, torch.float64]
 ordinary = settings(max_examples=150, deadline=None)
@@ -118,3 +126,44 @@ def test_counts(bins, n, seed):
     want = into + np.array([(values == b).sum() for b in range(bins)])
     np.testing.assert_array_equal(host, want)
     np.testing.assert_array_equal(device.numpy(), want)
+
+
+@ordinary
+@given(st.integers(0, 1 << 30), st.integers(1, 3), st.integers(1, 9), st.sampled_from(FLOATS), st.booleans())
+def test_channel_argmax(seed, n, classes, dtype, nan):
+    g = torch.Generator().manual_seed(seed)
+    pool = torch.tensor(FINITE, dtype=torch.float64)
+    scores = pool[torch.randint(len(pool), (n, classes, 41, 25), generator=g)].to(dtype)
+    if nan:
+        scores.view(-1)[seed % scores.numel()] = float("nan")
+        assert channel_argmax(scores) is None
+    else:
+        np.testing.assert_array_equal(channel_argmax(scores), scores.max(1).indices.flatten().numpy())
+
+
+def test_channel_argmax_over_several_blocks_and_256_classes():
+    scores = torch.randn(2, 256, 300, 130, generator=torch.Generator().manual_seed(0))
+    np.testing.assert_array_equal(channel_argmax(scores), scores.max(1).indices.flatten().numpy())
+    scores[1, 7, 299, 129] = float("nan")  # the last pixel
+    assert channel_argmax(scores) is None
+
+
+def test_channel_argmax_leaves_other_layouts_alone():
+    scores = torch.randn(2, 3, 64, 64)
+    assert channel_argmax(scores) is not None
+    assert channel_argmax(scores.contiguous(memory_format=torch.channels_last)) is None
+    assert channel_argmax(scores[:, :, ::2]) is None
+    assert channel_argmax(scores[:, :, :8, :8].contiguous()) is None
+    assert channel_argmax(torch.randn(1, 257, 32, 32)) is None
+    assert channel_argmax(torch.randn(0, 3, 64, 64)) is None
+
+
+@ordinary
+@given(st.integers(0, 1 << 30), st.integers(1, 256), st.sampled_from([np.uint8, np.int32, np.int64]))
+def test_count_pairs(seed, size, dtype):
+    r = np.random.default_rng(seed)
+    first, second = r.integers(0, size, 50), r.integers(0, size, 50)
+    want = np.zeros((size, size), np.int64)
+    np.add.at(want, (first, second), 1)
+    if size <= np.iinfo(dtype).max + 1:
+        np.testing.assert_array_equal(count_pairs_on_host(first.astype(dtype), second.astype(np.uint8), size), want)

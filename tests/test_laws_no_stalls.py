@@ -3,7 +3,8 @@
 import pytest
 import torch
 from cases import CASES, batches
-from test_laws import as_numbers, assert_equal, fed, leaves
+from test_laws import as_numbers, assert_equal, fed, leaves, of_each_statistic
+from torch.utils import _pytree as pytree
 
 from torchtally.stalls import pretend_cuda
 from torchtally.testing import assert_no_stalls
@@ -38,8 +39,7 @@ def test_never_waits(case):
     pending = pending or metric.fetch()
     want = fed(case, host).compute()
     got = pending.result()
-    numbers = got if isinstance(want, tuple) else (got,)
-    assert_equal(as_numbers([torch.as_tensor(x) for x in numbers]), as_numbers(want), 1e-6)
+    assert_equal(as_numbers([torch.as_tensor(x) for x in pytree.tree_leaves(got)]), as_numbers(want), 1e-6)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
@@ -51,3 +51,30 @@ def test_values_on_the_device_are_those_on_the_host(case):
     value = metric.compute()
     assert all(x.is_cuda for x in leaves(value))
     assert_equal([x.cpu() for x in leaves(value)], fed(case, host).compute(), case.tolerance)
+
+
+def replayed(case, data):
+    """A metric whose update was captured in a CUDA graph and replayed over batches of one size."""
+    metric, static = case.make().to("cuda"), moved(data[0])
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        metric.update(*static)  # a capture wants everything to have run once
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        metric.update(*static)
+    metric.reset()
+    for batch in data:
+        for x, new in zip(static, batch):
+            x.copy_(new)
+        graph.replay()
+    return metric
+
+
+@of_each_statistic
+def test_a_captured_update_counts_every_replay(case):
+    data = batches(case, (7, 7, 7, 7))
+    metric = replayed(case, data)
+    assert_equal([x.cpu() for x in leaves(metric.compute())], fed(case, data).compute(), case.tolerance)
+    assert metric.update_count == len(data)

@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 
+import cases
 import pytest
 import torch
 from torch import tensor
@@ -13,6 +14,7 @@ import torchtally as tt
 from torchtally import classification as c
 from torchtally import plotting
 from torchtally import regression as r
+from torchtally.wrappers import BinaryTargetTransformer, ClasswiseWrapper, MinMaxMetric, MultioutputWrapper, MultitaskWrapper, Running
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -127,9 +129,16 @@ def test_undefined_values_are_written_not_drawn(x):
     for metric, value in ((c.BinaryAUROC(), tensor(x)), (c.MulticlassAUROC(3, "none"), tensor([0.5, x, 1.0]))):
         figure, ax = metric.plot(value)
         drawn(figure)
-        assert plotting.canvas.short(x) in texts(ax)
+        assert plotting.canvas.short(x) in ax.get_title() + " ".join(texts(ax))
     figure, _ = tt.MeanMetric().plot([1.0, x, 2.0])
     drawn(figure)
+
+
+def test_a_table_of_values_has_a_scale():
+    figure, ax = plotting.plot_values(torch.rand(3, 4), name="Recall", noun="sample", low=0.0, high=1.0)
+    drawn(figure)
+    assert ticks(ax.yaxis) == ["sample 0", "sample 1", "sample 2"]
+    assert figure.axes[1].get_ylabel() == "recall (0 to 1)"
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.bool])
@@ -226,6 +235,94 @@ def test_axes_of_a_collection_must_fit():
         tally().plot(val=tensor(1.0))
 
 
+# ---- every metric
+FIRST = {type(case.make()): case for case in reversed(cases.CASES)}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of classes that do not occur
+@pytest.mark.parametrize("case", FIRST.values(), ids=[cls.__name__ for cls in FIRST])
+def test_every_metric_draws_what_it_has_seen(case):
+    metric, generator = case.make(), torch.Generator().manual_seed(0)
+    for _ in range(2):
+        metric.update(*case.batch(12, generator))
+    picture = metric.plot()
+    for figure, ax in picture if isinstance(picture, list) else [picture]:
+        assert figure.axes and (ax.has_data() if hasattr(ax, "has_data") else ax.size)
+
+
+# ---- metrics around metrics
+def test_class_names_of_a_wrapper_are_names_of_bars():
+    metric = ClasswiseWrapper(c.MulticlassRecall(3, average=None), labels=["ant", "bee", "cow"], prefix="recall/")
+    metric.update(tensor([0, 1, 1, 2]), tensor([0, 1, 2, 2]))
+    figure, ax = metric.plot()
+    drawn(figure)
+    assert ticks(ax.yaxis) == ["ant", "bee", "cow"] and ax.get_xlabel() == "recall (0 to 1, higher is better)"
+    _, ax = metric.plot([metric.compute(), metric.compute()])
+    assert texts(ax) == ["ant", "bee", "cow"]
+    _, ax = metric.plot(labels=["a", "b", "c"])
+    assert ticks(ax.yaxis) == ["a", "b", "c"]
+
+
+def test_a_wrapper_whose_value_is_that_of_the_metric_draws_as_it():
+    metric = BinaryTargetTransformer(c.BinaryAccuracy(), threshold=2)
+    metric.update(tensor([0, 1]), tensor([1, 3]))
+    _, ax = metric.plot()
+    assert ax.get_title() == "Binary accuracy: 1"
+    _, ax = BinaryTargetTransformer(c.BinaryConfusionMatrix()).plot(tensor([[1, 2], [3, 4]]))
+    assert ax.get_ylabel() == "true class"
+
+
+def test_windows_outputs_and_extremes():
+    metric = Running(c.BinaryAccuracy(), window=2)
+    metric.update(tensor([0, 1]), tensor([0, 1]))
+    _, ax = metric.plot()
+    assert ax.get_xlabel() == "accuracy (0 to 1, higher is better)"
+    metric = MultioutputWrapper(r.MeanAbsoluteError(), 2)
+    metric.update(torch.ones(3, 2), torch.zeros(3, 2))
+    _, ax = metric.plot(labels=["x", "y"])
+    assert ticks(ax.yaxis) == ["x", "y"] and ax.get_xlabel() == "mean absolute error (at least 0, lower is better)"
+    metric = MinMaxMetric(c.BinaryAccuracy())
+    metric.update(tensor([0, 1]), tensor([0, 1]))
+    _, ax = metric.plot()
+    assert sorted(ticks(ax.yaxis)) == ["max", "min", "raw"]
+
+
+def test_tasks_have_pictures_of_their_own():
+    metric = MultitaskWrapper({"class": c.BinaryAccuracy(), "age": r.MeanSquaredError()})
+    values = {"class": tensor(0.5), "age": tensor(4.0)}
+    assert [ax.get_title() for _, ax in metric.plot(values)] == ["Binary accuracy: 0.5", "Mean squared error: 4"]
+    assert len(metric.plot([values, values])) == 2
+    with pytest.raises(ValueError, match="expected 2, one for each task"):
+        metric.plot(values, axes=[None])
+
+
+def tracked(metric, **options):
+    tracker = tt.MetricTracker(metric, **options)
+    for preds in ([0, 1, 0], [1, 1, 0], [0, 0, 0]):
+        tracker.increment()
+        tracker.update(tensor(preds), tensor([1, 1, 0]))
+    return tracker
+
+
+def test_a_tracker_draws_its_steps_and_the_best():
+    figure, ax = tracked(c.BinaryAccuracy()).plot()
+    drawn(figure)
+    assert list(ax.lines[0].get_ydata()) == pytest.approx([2 / 3, 1, 1 / 3]) and texts(ax) == ["best: 1 at step 1"]
+    _, ax = tracked(c.BinaryAccuracy(), maximize=False).plot()
+    assert texts(ax) == ["best: 0.333 at step 2"]
+
+
+def test_a_tracker_of_classes_and_of_a_collection():
+    _, ax = tracked(c.MulticlassRecall(2, average="none")).plot(labels=["no", "yes"])
+    assert texts(ax) == ["no", "yes"]
+    _, ax = tracked(tt.MetricCollection([c.BinaryAccuracy(), c.BinaryRecall()])).plot()
+    assert texts(ax) == ["BinaryAccuracy", "BinaryRecall"]
+    with pytest.raises(ValueError, match="cannot be drawn over steps"):
+        tracked(c.BinaryConfusionMatrix(), maximize=True).plot()
+    with pytest.raises(TypeError, match="draw each on its own"):
+        c.BinaryConfusionMatrix().plot([tensor([[1, 2], [3, 4]])] * 2)
+
+
 # ---- confusion matrices and counts
 def matrix(**options):
     metric = c.MulticlassConfusionMatrix(3, **options)
@@ -305,7 +402,7 @@ def test_a_roc_curve_with_its_area_and_operating_point(thresholds):
     figure, ax = metric.plot()
     drawn(figure)
     area = float(c.BinaryAUROC(thresholds=thresholds)(SCORES, TARGET))
-    assert texts(ax) == ["guessing", f"area {plotting.canvas.short(area)}", "threshold at 0.5: (0.5, 1)"]
+    assert texts(ax) == ["guessing", f"area {plotting.canvas.short(area)}", "threshold 0.5: (0.5, 1)"]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("false positive rate", "true positive rate (recall)")
 
 
@@ -314,7 +411,7 @@ def test_the_operating_point_is_that_of_decisions_at_the_threshold():
     metric.update(SCORES, TARGET)
     for threshold in (0.2, 0.3, 0.65, 0.8):
         _, ax = metric.plot(threshold=threshold)
-        ((x,), (y,)) = ax.lines[-1].get_data()
+        ((x,), (y,)) = ax.lines[-2].get_data()
         decided = threshold <= SCORES
         assert (x, y) == (decided[TARGET == 0].float().mean(), decided[TARGET == 1].float().mean())
     _, ax = metric.plot(threshold=None, score=False)
@@ -357,13 +454,34 @@ def test_curves_of_classes():
         [tensor([1.0, 0.6, 0.1]), tensor([1.0, 0.5])],
     )
     _, ax = plotting.plot_roc(lists, labels=["ant", "bee"])
-    assert texts(ax) == ["guessing", "ant, area 0.75", "threshold at 0.5", "bee, area 0.5"]
+    assert texts(ax) == ["guessing", "ant, area 0.75", "bee, area 0.5", "threshold 0.5"]
     shared = torch.linspace(1, 0, 5)
     _, ax = plotting.plot_roc((torch.rand(2, 5), torch.rand(2, 5), shared))
     assert len([t for t in texts(ax) if t.startswith("class")]) == 2
     figure, ax = plotting.plot_precision_recall((torch.rand(30, 6), torch.rand(30, 6), shared))
     drawn(figure)
     assert "30 in all; the best and the worst three:" in texts(ax)
+
+
+def test_curves_of_the_metrics_of_classes():
+    scores, target = torch.rand(40, 3, generator=torch.Generator().manual_seed(0)).softmax(1), torch.arange(40) % 3
+    for metric in (c.MulticlassROC(3), c.MulticlassROC(3, thresholds=5), c.MulticlassPrecisionRecallCurve(3), c.MultilabelROC(3)):
+        metric.update(scores, target if "Multiclass" in type(metric).__name__ else (scores > 0.4).long())
+        figure, ax = metric.plot(labels=["ant", "bee", "cow"])
+        drawn(figure)
+        assert [t.partition(",")[0] for t in texts(ax) if "," in t and "F1" not in t] == ["ant", "bee", "cow"]
+
+
+def test_an_operating_point_tells_its_threshold():
+    metric = c.BinaryRecallAtFixedPrecision(min_precision=0.9)
+    metric.update(SCORES, TARGET)
+    _, ax = metric.plot()
+    assert ax.get_title() == "Binary recall at fixed precision: 1 at threshold 0.7"
+    _, ax = metric.plot([metric.compute(), metric.compute()])
+    assert len(ax.lines[0].get_ydata()) == 2
+    metric = c.MulticlassRecallAtFixedPrecision(2, min_precision=0.5)
+    _, ax = metric.plot((tensor([0.5, 1.0]), tensor([0.25, 0.75])), labels=["no", "yes"])
+    assert ticks(ax.yaxis) == ["no (at 0.25)", "yes (at 0.75)"]
 
 
 @pytest.mark.parametrize("curve", [tensor([1.0]), (tensor([1.0]), tensor([1.0]))], ids=["tensor", "two"])
@@ -378,12 +496,26 @@ def test_a_curve_must_be_one(curve):
 def test_a_reliability_diagram_shows_the_gap_of_each_bin():
     figure, ax = plotting.plot_calibration(tensor([0, 2, 4]), tensor([0.0, 0.5, 0.9]), tensor([0.0, 0.25, 1.0]), score=0.15)
     drawn(figure)
-    assert ax.get_title() == "Calibration: l1 error 0.15"
+    assert ax.get_title() == "Calibration: 0.15 (l1)"
     assert [p.get_y() for p in ax.patches] == pytest.approx([0, 0, 0.25, 1.0])
     assert [p.get_height() for p in ax.patches] == pytest.approx([0.25, 1.0, 0.25, -0.1])
     assert texts(ax) == ["perfect calibration", "came true", "gap to the confidence"]
     with pytest.raises(ValueError, match="expected three of one shape"):
         plotting.plot_calibration(tensor([1]), tensor([1.0, 2.0]), tensor([1.0]))
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "max"])
+def test_a_calibration_error_draws_its_bins(norm):
+    metric = c.BinaryCalibrationError(n_bins=2, norm=norm)
+    metric.update(tensor([0.2, 0.3, 0.7, 0.9]), tensor([0, 1, 1, 1]))
+    figure, ax = metric.plot()
+    drawn(figure)
+    assert [p.get_height() for p in ax.patches[:2]] == pytest.approx([0.5, 1.0])
+    assert ax.get_title() == f"Binary calibration error: {plotting.canvas.short(float(metric.compute()))} ({norm})"
+    _, ax = metric.plot([0.5, 0.25])
+    assert texts(ax) == ["best: 0.25 at step 1"]
+    _, ax = c.MulticlassCalibrationError(3).plot()
+    assert "NaN" in ax.get_title()
 
 
 # ---- names
@@ -397,6 +529,9 @@ def test_a_reliability_diagram_shows_the_gap_of_each_bin():
         ("MeanAbsoluteError", "Mean absolute error"),
         ("MulticlassFBetaScore", "Multiclass F beta score"),
         ("BinaryROC", "Binary ROC"),
+        ("MeanMetric", "Mean"),
+        ("PearsonCorrCoef", "Pearson correlation coefficient"),
+        ("MulticlassCohenKappa", "Multiclass Cohen kappa"),
     ],
 )
 def test_names_are_written_as_words(name, text):

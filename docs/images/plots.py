@@ -95,8 +95,17 @@ def roc() -> Any:
     return fed(c.BinaryROC(), yes_no(600, 1.8)).plot()
 
 
+def roc_of_classes() -> Any:
+    return fed(c.MulticlassROC(5), scores(2000, 5, 1.2)).plot(labels=ANIMALS)
+
+
 def precision_recall() -> Any:
     return fed(c.BinaryPrecisionRecallCurve(), yes_no(600, 1.8)).plot()
+
+
+def calibration() -> Any:
+    scores, target = yes_no(4000, 1.8)
+    return fed(c.BinaryCalibrationError(n_bins=10), (scores.pow(0.5), target)).plot()
 
 
 PICTURES: dict[str, Callable[[], Any]] = {
@@ -109,7 +118,9 @@ PICTURES: dict[str, Callable[[], Any]] = {
     "confusion": confusion,
     "confusion-of-labels": confusion_of_labels,
     "counts": counts,
+    "calibration": calibration,
     "roc": roc,
+    "roc-of-classes": roc_of_classes,
     "precision-recall": precision_recall,
 }
 

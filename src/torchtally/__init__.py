@@ -17,23 +17,33 @@ from .statistic import Input, Slot, Statistic
 from .virtual import register
 
 if TYPE_CHECKING:
-    from . import classification, functional, regression
+    from . import classification, functional, regression, wrappers
     from .classification import (
         AUROC,
+        EER,
+        ROC,
         Accuracy,
         AveragePrecision,
+        CalibrationError,
         CohenKappa,
         ConfusionMatrix,
         ExactMatch,
         F1Score,
         FBetaScore,
         HammingDistance,
+        HingeLoss,
         JaccardIndex,
+        LogAUC,
         MatthewsCorrCoef,
         NegativePredictiveValue,
         Precision,
+        PrecisionAtFixedRecall,
+        PrecisionRecallCurve,
         Recall,
+        RecallAtFixedPrecision,
+        SensitivityAtSpecificity,
         Specificity,
+        SpecificityAtSensitivity,
         StatScores,
     )
     from .regression import (
@@ -58,14 +68,28 @@ if TYPE_CHECKING:
         TweedieDevianceScore,
         WeightedMeanAbsolutePercentageError,
     )
+    from .wrappers import (
+        ClasswiseWrapper,
+        MetricTracker,
+        MinMaxMetric,
+        MultioutputWrapper,
+        MultitaskWrapper,
+        Running,
+        RunningMean,
+        RunningSum,
+    )
 
 register()
 
 __all__ = [
     "AUROC",
+    "EER",
+    "ROC",
     "Accuracy",
     "AveragePrecision",
+    "CalibrationError",
     "CatMetric",
+    "ClasswiseWrapper",
     "CohenKappa",
     "CompositionalMetric",
     "ConcordanceCorrCoef",
@@ -80,10 +104,12 @@ __all__ = [
     "FaultWarning",
     "Formula",
     "HammingDistance",
+    "HingeLoss",
     "Input",
     "JaccardIndex",
     "KLDivergence",
     "KendallRankCorrCoef",
+    "LogAUC",
     "LogCoshError",
     "MatthewsCorrCoef",
     "MaxMetric",
@@ -94,21 +120,33 @@ __all__ = [
     "MeanSquaredLogError",
     "Metric",
     "MetricCollection",
+    "MetricTracker",
+    "MinMaxMetric",
     "MinMetric",
     "MinkowskiDistance",
+    "MultioutputWrapper",
+    "MultitaskWrapper",
     "NegativePredictiveValue",
     "NormalizedRootMeanSquaredError",
     "PearsonCorrCoef",
     "Pending",
     "Precision",
+    "PrecisionAtFixedRecall",
+    "PrecisionRecallCurve",
     "R2Score",
     "RankError",
     "RankTimeout",
     "Recall",
+    "RecallAtFixedPrecision",
     "RelativeSquaredError",
+    "Running",
+    "RunningMean",
+    "RunningSum",
+    "SensitivityAtSpecificity",
     "Slot",
     "SpearmanCorrCoef",
     "Specificity",
+    "SpecificityAtSensitivity",
     "StatScores",
     "Statistic",
     "SumMetric",
@@ -122,9 +160,10 @@ __all__ = [
     "load",
     "regression",
     "save",
+    "wrappers",
 ]
 
-_FAMILIES = ("classification", "regression")
+_FAMILIES = ("classification", "regression", "wrappers")
 
 
 def __getattr__(name: str) -> Any:

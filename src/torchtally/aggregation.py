@@ -194,3 +194,12 @@ class CatMetric(BaseAggregator):
             return joined
         bad = joined.isnan()
         return joined[~bad] if joined.ndim == 1 or bool(bad.any()) else joined
+
+
+def __getattr__(name: str) -> Any:
+    """Windows are wrappers, but people import them from here."""
+    if name in ("RunningMean", "RunningSum"):
+        from . import wrappers
+
+        return getattr(wrappers, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,6 @@
-"""Members of a collection that do not share its ledger: users' metrics, compositions, and formulas with totals of their own.
+"""Members of a collection that do not share its ledger: users' metrics, compositions, wrappers, and formulas with totals of their own.
 
-They are updated all or none: formulas check the batch before anything is written, users' metrics are put back if a later one refuses it.
+They are updated all or none: formulas check the batch before anything is written, the others are put back if a later one refuses it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from .composition import CompositionalMetric
 from .formula import Formula
 from .ledger import Ledger
 from .metric import Metric
+from .together import leaves_of as holders_of
 
 Call = tuple[Any, Sequence[Any], dict[str, Any]]
 """A member and the arguments of its update."""
@@ -27,18 +28,26 @@ def leaves_of(calls: list[Call]) -> list[Call]:
 
 
 class _Undo:
-    """Puts users' metrics back as they were, unless there is but one: its own refusal changes nothing."""
+    """Puts metrics back as they were, unless there is but one: its own refusal changes nothing."""
 
     def __init__(self, metrics: list[Any]) -> None:
         self.several = len(metrics) > 1
-        self.states: list[tuple[Metric, tuple[dict[str, Any], int]]] = []
+        self.states: dict[Metric, tuple[dict[str, Any], int]] = {}
+        self.ledgers: dict[Ledger, Ledger] = {}
 
     def before(self, metric: Any) -> None:
-        if self.several and isinstance(metric, Metric):
-            self.states.append((metric, metric._states_kept()))
+        if not self.several:
+            return
+        for m in holders_of(metric).values():
+            if isinstance(m, Formula):
+                self.ledgers.setdefault(m.ledger, m.ledger.frozen())
+            elif isinstance(m, Metric):
+                self.states[m] = m._states_kept()
 
     def all(self) -> None:
-        for metric, (states, count) in self.states:
+        for ledger, kept in self.ledgers.items():
+            ledger.restore(kept)
+        for metric, (states, count) in self.states.items():
             metric._restore(states, count)
             metric.__dict__["_computed"] = None
 
@@ -50,13 +59,14 @@ def update_all(calls: list[Call]) -> None:
         m.update(*positional, **given)
     elif calls:
         calls = leaves_of(calls)
-        fed = [(m, positional, given) for m, positional, given in calls if isinstance(m, Formula) and m.only_feeds]
+        formulas = [call for call in calls if isinstance(call[0], Formula) and call[0].shares]
+        fed = [call for call in formulas if call[0].only_feeds]
         for m, _, _ in fed:
             if m.ledger.shared:
                 m._leave()
         taken = [(m, m._taken(m._batch_of(positional, given))) for m, positional, given in fed]
-        shares = [(m, m._share_of(*positional, **given)) for m, positional, given in calls if isinstance(m, Formula) and not m.only_feeds]
-        others = [call for call in calls if not isinstance(call[0], Formula)]
+        shares = [(m, m._share_of(*positional, **given)) for m, positional, given in formulas if not m.only_feeds]
+        others = [call for call in calls if not (isinstance(call[0], Formula) and call[0].shares)]
         undo = _Undo(others)
         try:
             for m, positional, given in others:

@@ -7,6 +7,7 @@ import importlib
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from .distributed import is_first
 from .errors import TallyError
 from .formula import Formula
-from .metric import Metric
+from .metric import Metric, saving_all
 from .together import leaves_of
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ def save(metrics: Metric | MetricCollection, path: str | os.PathLike[str], reduc
     metrics = metrics.over_ranks() if reduce else metrics
     if reduce and not is_first(next((m.process_group for m in leaves_of(metrics).values()), None)):
         return
-    content = {"torchtally": FORMAT, "state": dict(metrics.state_dict()), "metrics": _described(metrics)}
+    with saving_all() if isinstance(metrics, Metric) and metrics._modules else nullcontext():
+        state = dict(metrics.state_dict())
+    content = {"torchtally": FORMAT, "state": state, "metrics": _described(metrics)}
     write({**content, "checksum": checksum(content)}, path)
 
 

@@ -16,15 +16,15 @@ from torch import Tensor, nn
 from . import distributed
 from .apart import Call, Forwarded, mergeable, update_all
 from .faults import Fault
+from .fetching import UnderWay, over_ranks
 from .formula import Formula, check_all, named, wants_grad
 from .guard import Guard, guarded
 from .ledger import Ledger, LooseLedger
 from .metric import Metric, _opened, _saving, _valid_part, parameters_of, required_of, saving_all
 from .pending import Pending
-from .reduction import Totals
 from .statistic import host_visible, in_functorch, map_tensors, may_wait
 from .statistics.averages import Average, ScalarRows, add_scalars, read_scalars
-from .together import Read, Together, copy_over_ranks
+from .together import Read, Together, peers_of
 from .valid import rows_of
 
 
@@ -117,9 +117,9 @@ class MetricCollection(nn.Module):
         self.together.forget()
         for m in self.modules():
             if isinstance(m, Metric):
+                m.__dict__.update(_guard=self._guard, _collection=weakref.ref(self))
+            elif isinstance(m, MetricCollection):
                 m.__dict__["_guard"] = self._guard
-        for _, m in self._leaves():
-            m.__dict__["_collection"] = weakref.ref(self)
 
     # ---- sharing
     def _formulas(self) -> list[Formula]:
@@ -269,7 +269,7 @@ class MetricCollection(nn.Module):
                 ledger.add(j, key, piece)
         for indices, numbers in rows:
             add_scalars(ledger, indices, numbers)
-        ledger.tick(compiling)
+        ledger.tick()
         return done
 
     def _refused(self, group: tuple[int, ...], scalars: list[Any]) -> int:
@@ -427,17 +427,15 @@ class MetricCollection(nn.Module):
             return None
         return next((m for _, m in self._leaves() if m.dist_sync_fn is None and m._to_sync()), None)
 
-    def _leaves(self) -> list[tuple[str, Metric]]:
+    def _leaves(self) -> Iterator[tuple[str, Metric]]:
         """Every metric that holds totals: the members, and those inside of members."""
-        return [(n, m) for n, m in self.named_modules() if isinstance(m, Metric) and (isinstance(m, Formula) or m._defaults)]
+        for name, member in self._modules.items():
+            inside = member.named_modules(prefix=name) if member._modules else [(name, member)]
+            yield from ((n, m) for n, m in inside if isinstance(m, Metric) and (isinstance(m, Formula) or m._defaults))
 
     def peers(self, metric: Metric) -> list[tuple[str, Metric]]:
         """The metrics that are read over the same ranks as one of them, with their names."""
-        return [
-            (n, m)
-            for n, m in self._leaves()
-            if m.process_group is metric.process_group and m.dist_sync_fn is None and m.sync_on_compute and not m._is_synced
-        ]
+        return peers_of(self._leaves(), metric)
 
     def _total(self, read: Read | None) -> Ledger | None:
         """The shared ledger to read: over all ranks, or this rank's own; None where ranks share differently, so that each member has its own."""
@@ -460,49 +458,56 @@ class MetricCollection(nn.Module):
         Ranks are read in the background. With `reset=True` also starts afresh: what is fetched and what is counted from now on are one
         consistent cut.
         """
-        first = self._first_to_sync()
-        started = None if first is None else self.together.start(self.peers(first), first.process_group)
-        read = started[1] if started else None
-        if started is None and first is not None:  # nothing goes on in the background of a stand-in for many ranks
-            read = self._read_ranks()
-        names = list(self._modules)
-        values, faults = self._values_now(read)
-        later = [(n, m if isinstance(m, Formula) else m._stand_in(), m) for n, m in self._modules.items() if n not in values]
-        served = self._served
+        under_way = UnderWay(self.together, list(self._leaves()))
+        names, served = list(self._modules), self._served
+        values, faults = self._values_now(under_way.read)
+        later = [
+            (n, m, m._later(under_way.read) if not isinstance(m, Formula) else None) for n, m in self._modules.items() if n not in values
+        ]
 
-        def arrived(totals: Totals) -> tuple[Any, list[tuple[str, Fault]]]:
-            assert read is not None
-            read.totals = totals
+        def evaluate() -> tuple[Any, list[tuple[str, Fault]]]:
             seen: set[int] = set()
-            for n, m, own in later:
-                if not isinstance(m, Formula):
-                    values[n] = m._value_over(read.states_of(own))
+            for n, m, thunk in later:
+                if thunk is not None:
+                    values[n], found = thunk()
+                    faults.extend((self._name(n), f) for _, f in found)
                     continue
-                ledger = read.ledger_of(m)
+                assert under_way.read is not None
+                ledger = under_way.read.ledger_of(m)
                 values[n] = m._unfinished(m._value_in(ledger))
-                if totals.apart or not ledger.shared:
+                if not ledger.shared:
                     faults.extend((self._name(n), f) for f in m._faults(ledger))
                 elif id(ledger) not in seen:
                     seen.add(id(ledger))
                     faults.extend((served[j], f) for j in range(len(ledger.inputs)) for f in ledger.faults_of(j))
             return self._named({n: values[n] for n in names}), faults
 
-        if started is not None:
-            pending = Pending.after(started[0], arrived)
-        else:
-            pending = Pending(*(arrived(read.totals) if read is not None else (self._named(values), faults)))
+        pending = under_way.pending(evaluate)
         if reset:
             self.reset()
         return pending
 
+    def _later(self, read: Read | None) -> Callable[[], tuple[Any, list[tuple[str, Fault]]]]:
+        """As of a metric, for a collection that is inside of one."""
+        values, faults = self._values_now(read)
+        later = {n: m._later(read) for n, m in self._modules.items() if n not in values}
+
+        def arrived() -> tuple[Any, list[tuple[str, Fault]]]:
+            for n, thunk in later.items():
+                values[n], found = thunk()
+                faults.extend((self._name(n), f) for _, f in found)
+            return self._named({n: values[n] for n in self._modules}), faults
+
+        return arrived
+
     def _values_now(self, read: Read | None) -> tuple[dict[str, Any], list[tuple[str, Fault]]]:
-        """The values, and what was kept out, of the members that do not wait for other ranks."""
-        waiting = frozenset(id(m) for m in self._modules.values() if read is not None and m in read)
-        shared = self._values(self.ledger, waiting)
+        """The values, and what was kept out, of the formulas that do not wait for other ranks."""
+        elsewhere = frozenset(id(m) for m in self._modules.values() if isinstance(m, Formula) and m._to_sync())
+        shared = self._values(self.ledger, elsewhere)
         faults = self._faults(self.ledger) if shared else []
         values: dict[str, Any] = {}
         for n, m in self._modules.items():
-            if id(m) in waiting:
+            if read is not None and m in read:
                 continue
             if id(m) in shared:
                 values[n] = m._unfinished(shared[id(m)])
@@ -510,8 +515,6 @@ class MetricCollection(nn.Module):
                 ledger = m._whole()
                 values[n] = m._unfinished(m._value_in(ledger))
                 faults += [(self._name(n), f) for f in m._faults(ledger)]
-            else:
-                values[n] = m.compute()
         return values, faults
 
     def plot(self, val: Any = None, ax: Any = None, together: bool = False) -> Any:
@@ -629,7 +632,7 @@ class MetricCollection(nn.Module):
 
     def over_ranks(self) -> MetricCollection:
         """A copy with the totals of all ranks, which must all call. It is local from then on."""
-        return copy_over_ranks(self, self._read_ranks())
+        return over_ranks(self, self.together, list(self._leaves()))
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False, spread: bool = False) -> Any:
         """Go on from saved states. `spread=True` is for the states of a whole job: the first rank takes them and the others start empty."""

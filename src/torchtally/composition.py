@@ -9,7 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .faults import Fault
 from .metric import Metric
+from .pending import finished
+from .together import Read
 
 
 class CompositionalMetric(Metric):
@@ -55,6 +58,16 @@ class CompositionalMetric(Metric):
         value = self._on_batch(values)
         self.__dict__["_forward_cache"] = value
         return value
+
+    def _later(self, read: Read | None) -> Callable[[], tuple[Any, list[tuple[str, Fault]]]]:
+        leaves = {leaf: leaf._later(read) for leaf in self.leaves()}
+
+        def arrived() -> tuple[Any, list[tuple[str, Fault]]]:
+            found = {leaf: later() for leaf, later in leaves.items()}
+            value = self._on_batch({leaf: finished(value) for leaf, (value, _) in found.items()})
+            return value, [fault for _, faults in found.values() for fault in faults]
+
+        return arrived
 
     def _on_batch(self, values: dict[Metric, Any]) -> Any:
         operands = [

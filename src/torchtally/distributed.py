@@ -271,6 +271,25 @@ class Flight:
             self._lose(error)
 
 
+class Flights:
+    """Several reads under way, over different ranks."""
+
+    def __init__(self, flights: list[Flight]) -> None:
+        self.flights = flights
+
+    @property
+    def ready(self) -> bool:
+        return all(flight.ready for flight in self.flights)
+
+    @property
+    def failed(self) -> BaseException | None:
+        return next((flight.failed for flight in self.flights if flight.failed is not None), None)
+
+    def outcome(self, deadline: float | None) -> list[Any]:
+        """All results, waited for."""
+        return [flight.outcome(deadline) for flight in self.flights]
+
+
 _channels: weakref.WeakKeyDictionary[Any, Channel] = weakref.WeakKeyDictionary()
 
 

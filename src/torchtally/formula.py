@@ -13,13 +13,13 @@ from torch import Tensor
 
 from . import distributed
 from .faults import Fault, report
+from .fetching import fetch_alone
 from .guard import guarded
 from .ledger import Clock, Key, Ledger, LooseLedger
 from .metric import Metric, _opened, _saving, _seen, parameters_of, required_of
 from .pending import Pending
-from .reduction import Totals
 from .statistic import Slots, Statistic, loose, map_tensors
-from .together import Together, described, gathered_by, part_of_all
+from .together import Read, described, gathered_by, part_of_all
 from .valid import rows_of
 
 
@@ -114,7 +114,7 @@ class Formula(Metric):
         ledger = self.ledger
         for j, (key, piece) in enumerate(taken):
             ledger.add(j, key, piece)
-        ledger.tick(torch.compiler.is_compiling())
+        ledger.tick()
 
     @guarded
     def _update_valid(self, valid: Any, batch: tuple[Any, ...]) -> None:
@@ -147,6 +147,9 @@ class Formula(Metric):
             batch = self._share_of(*args, **kwargs)
             self.ledger.absorb(batch, 1)  # before the value: a failed value loses nothing
             return self._value_of(batch)
+
+    shares = True
+    """Whether what a batch adds can be taken apart first and then absorbed."""
 
     @property
     def only_feeds(self) -> bool:
@@ -264,9 +267,12 @@ class Formula(Metric):
 
     def _read(self, ledger: Ledger) -> Any:
         """The formula on the totals of a ledger, in full precision."""
+        return self.value(*self._totals(ledger))
+
+    def _totals(self, ledger: Ledger) -> list[Any]:
         ledger.fold()
         views, keys = ledger.views(), ledger.keys
-        return self.value(*(keys[i][0].totals(views[i]) for i in self._mine(ledger)))
+        return [keys[i][0].totals(views[i]) for i in self._mine(ledger)]
 
     def _finish(self, value: Any) -> Any:
         """Rounded once to the dtype of results, in memory of its own."""
@@ -332,26 +338,19 @@ class Formula(Metric):
         Ranks are read in the background. With `reset=True` also starts afresh: what is fetched and what is counted from now on are one
         consistent cut.
         """
-        started = None
-        if self._to_sync() and self.dist_sync_fn is None:
-            together = Together(type(self).__name__)
-            started = together.start([(type(self).__name__, self)], self.process_group)
-        if started is not None:
-            flight, read = started
-
-            def arrived(totals: Totals) -> Any:
-                read.totals = totals
-                return self._evaluated(read.ledger_of(self))
-
-            pending = Pending.after(flight, arrived)
-        else:
-            pending = Pending(*self._evaluated(self._whole()))
+        pending = fetch_alone(self)
         if reset:
             self.reset()
         return pending
 
     def _evaluated(self, ledger: Ledger) -> tuple[Any, list[tuple[str, Fault]]]:
         return self._unfinished(self._value_in(ledger)), [(type(self).__name__, f) for f in self._faults(ledger)]
+
+    def _later(self, read: Read | None) -> Callable[[], tuple[Any, list[tuple[str, Fault]]]]:
+        if read is not None and self in read:
+            return lambda: self._evaluated(read.ledger_of(self))
+        now = self._evaluated(self._whole())
+        return lambda: now
 
     @guarded
     def merge_state(self, other: Metric | dict[str, Any] | str | os.PathLike[str]) -> None:
@@ -520,6 +519,10 @@ class Formula(Metric):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "ledger" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if name == "updates":  # as in a state_dict; what saves sharded models looks every entry up as an attribute
+            return torch.tensor(self.update_count)
+        if len(self.statistics) > 1 and (i := next((i for i, s in enumerate(self.statistics) if s.label == name), None)) is not None:
+            return self.ledger.views()[self._mine(self.ledger)[i]]
         state = self.__dict__["ledger"].place
         if any(n == name for _, n in state) or any(n == name for _, n in self.__dict__["ledger"].sampled):
             return self.metric_state[name]

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from .faults import Fault
 from .guard import follow, stream_of
-from .statistic import Input, Number, Piece, Slots, Statistic, loose, neutral
+from .statistic import Input, Number, Piece, Slots, Statistic, loose, neutral, recorded
 from .statistics.averages import ScalarRows
 from .transfer import to_host
 from .valid import Unseen
@@ -57,14 +57,14 @@ class Clock:
     @property
     def now(self) -> Any:
         """The number of the update under way, from 1."""
-        return self.ticks + 1 if torch.compiler.is_compiling() else self.count + 1
+        return self.ticks + 1 if recorded(self.ticks) else self.count + 1
 
     @property
     def updates(self) -> int:
         return self.count + (int(self.ticks) if self.traced else 0)
 
-    def tick(self, compiling: bool) -> None:
-        if compiling:
+    def tick(self) -> None:
+        if recorded(self.ticks):
             self.traced = True
             self.ticks.add_(1)
         else:
@@ -272,7 +272,7 @@ class Ledger:
         """Add a batch, given to inputs `takes`, when the mask of its rows has come to the host."""
         self.meet()
         self.unseen.append((Unseen(mask, values, self.clock.count + 1), takes))
-        self.tick(False)
+        self.tick()
         while self.unseen and (self.unseen[0][0].here or len(self.unseen) > ROOM):
             self._see()
 
@@ -288,9 +288,9 @@ class Ledger:
         finally:
             self.clock.count = now
 
-    def tick(self, compiling: bool) -> None:
+    def tick(self) -> None:
         """One more update."""
-        self.clock.tick(compiling)
+        self.clock.tick()
         self.reduced = None
 
     @property
@@ -309,8 +309,13 @@ class Ledger:
                 self._settle_rows(rows)
             numbers: dict[Group, dict[int, Number]] = {}
             for i, lane in enumerate(self.lanes):
-                if lane is not None:
-                    for name, value in self.keys[i][0].drain(lane).items():
+                if lane is None:
+                    continue
+                statistic = self.keys[i][0]
+                if statistic.pours:
+                    statistic.pour(self.views()[i])
+                else:
+                    for name, value in statistic.drain(lane).items():
                         group, start, _ = self.place[i, name]
                         numbers.setdefault(group, {})[start] = value
             for (dtype, how), found in numbers.items():
@@ -350,8 +355,13 @@ class Ledger:
 
     def to(self, device: torch.device) -> None:
         if self.device != device:
-            self.fold()
-            self._replace(lambda x: x.to(device))
+            if self.device.type == "meta":  # there is nothing to move: start empty
+                empty = Ledger(self.keys, device)
+                self.flats, self.clock = empty.flats, empty.clock
+                self._drop()
+            else:
+                self.fold()
+                self._replace(lambda x: x.to(device))
             self.device, self.on_cpu, self.stream = device, device.type == "cpu", stream_of(device)
 
     def _replace(self, copy: Callable[[Tensor], Tensor]) -> None:
@@ -430,6 +440,22 @@ class Ledger:
         with torch.inference_mode(False), torch.no_grad():
             return self.twin({g: flat.clone() for g, flat in self.flats.items()}, {p: list(x) for p, x in self.samples.items()})
 
+    def restore(self, kept: Ledger) -> None:
+        """Back to the totals of an earlier `frozen()` of this ledger."""
+        self.meet()
+        with torch.no_grad():
+            for group, flat in self.flats.items():
+                flat.copy_(kept.flats[group])
+        for place, pieces in self.samples.items():
+            pieces[:] = kept.samples[place]
+        for line in [*self.lines, *self.rows.values()]:
+            line.pieces = []
+        for (s, _), lane in zip(self.keys, self.lanes):
+            if lane is not None:
+                s.drain(lane)
+        self.clock.count = kept.clock.count
+        self.reduced = None
+
     def on_host(self) -> tuple[Ledger, list[Any]]:
         """A consistent cut on its way to the host, without waiting, and events that say when it is there."""
         if self.on_cpu:
@@ -467,11 +493,10 @@ class Ledger:
         if self.on_cpu and not self.known and not any(getattr(slots, n) for n in self.counts[j]):
             return []
         found = self.inputs[j][0].faults(slots)
-        for n, fault in enumerate(found):
-            if (j, n) in self.known:  # the host has read these already
-                count, first = self.known[j, n]
-                found[n] = replace(fault, count=torch.tensor(count), first=torch.tensor(first))
-        return found
+        if not self.known:
+            return found
+        told = [(fault, *self.known.get((j, n), (None, None))) for n, fault in enumerate(found)]  # some the host has read already
+        return [f if n is None else replace(f, count=torch.tensor(n), first=torch.tensor(first)) for f, n, first in told if n != 0]
 
     def faults(self, indices: Iterable[int] | None = None) -> list[Fault]:
         """What was wrong with values of the inputs of some statistics (all, if None)."""

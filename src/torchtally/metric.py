@@ -16,10 +16,12 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from . import distributed
+from .faults import Fault
+from .fetching import fetch_alone, leaves_named, over_ranks
 from .guard import Guard, follow, guarded, stream_of
 from .pending import Pending
 from .statistic import map_tensors
-from .together import Read, Together, copy_over_ranks
+from .together import Copy, Read, Together, leaves_of
 from .valid import rows_of
 
 Found = TypeVar("Found")
@@ -225,23 +227,21 @@ class Metric(nn.Module):
     @guarded
     def fetch(self, reset: bool = False) -> Pending:
         """The value as Python numbers, later: starts one copy to the host and returns at once. `reset=True` also starts afresh."""
-        started = None
-        if self._defaults and not self._modules and self.dist_sync_fn is None and self._to_sync():
-            started = Together(type(self).__name__).start([(type(self).__name__, self)], self.process_group)
-        if started is not None:
-            flight, read = started
-            stand_in = self._stand_in()
-
-            def arrived(totals: Any) -> Any:
-                read.totals = totals
-                return stand_in._value_over(read.states_of(self)), []
-
-            pending = Pending.after(flight, arrived)
-        else:
-            pending = Pending(self.compute(), [])
+        pending = fetch_alone(self)
         if reset:
             self.reset()
         return pending
+
+    def _later(self, read: Read | None) -> Callable[[], tuple[Any, list[tuple[str, Fault]]]]:
+        """What gives the value, not yet on the host, and what was kept out, once the totals of all ranks have come. What is this rank's is taken now."""
+        if read is not None and any(m in read for m in leaves_of(self).values()):
+            if self._modules:
+                copied = Copy(self)
+                return lambda: (copied.filled(read).compute(), [])
+            stand_in = self._stand_in()
+            return lambda: (stand_in._value_over(read.states_of(self)), [])
+        value = self.compute()
+        return lambda: (value, [])
 
     def _stand_in(self) -> Any:
         """A metric to compute with other states, while this one goes on."""
@@ -409,7 +409,9 @@ class Metric(nn.Module):
             self.unsync(should_unsync and self._is_synced)
 
     def _reduced(self, gather: Callable[..., Any] | None, group: Any) -> dict[str, Any] | None:
-        """The states of all ranks, combined; None where this rank is alone."""
+        """The states of all ranks, combined; None where this rank is alone or has no states of its own."""
+        if not self._defaults:
+            return None
         if gather is None:
             read = self._read_ranks(group)
             if read is None:
@@ -490,7 +492,7 @@ class Metric(nn.Module):
 
     def over_ranks(self) -> Any:
         """A copy with the totals of all ranks, which must all call. It is local from then on."""
-        return copy_over_ranks(self, self._read_ranks(self.process_group) if self._to_sync() else None)
+        return over_ranks(self, Together(type(self).__name__), leaves_named(self))
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False, spread: bool = False) -> Any:
         """Go on from saved states. `spread=True` is for the states of a whole job: the first rank takes them and the others start empty."""
@@ -566,7 +568,10 @@ class Metric(nn.Module):
 
     def _filter_kwargs(self, **kwargs: Any) -> dict[str, Any]:
         takes = parameters_of(type(self))
-        return kwargs if takes == ("*",) else {p: kwargs[e] for p in takes if (e := self._entries.get(p, p)) in kwargs}
+        if takes == ("*",) or not kwargs:
+            return kwargs
+        entries = [(p, self._entries.get(p, p)) for p in takes]
+        return {p: kwargs[e] for p, e in entries if e in kwargs}
 
     def extra_repr(self) -> str:
         return _seen(self.update_count)

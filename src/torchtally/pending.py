@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from .distributed import Flight
+from .distributed import Flights
 from .faults import Fault, report
 from .transfer import to_host
 
@@ -23,6 +23,11 @@ class Unfinished:
 
     value: Tensor
     finish: Callable[[Tensor], Any]
+
+
+def finished(value: Any) -> Any:
+    """The same nest with what is unfinished done here and now."""
+    return pytree.tree_map(lambda x: x.finish(x.value) if isinstance(x, Unfinished) else x, value)
 
 
 class Pending:
@@ -37,15 +42,15 @@ class Pending:
         self._begin(values, faults)
 
     @classmethod
-    def after(cls, flight: Flight, evaluate: Callable[[Any], tuple[Any, list[tuple[str, Fault]]]]) -> Pending:
+    def after(cls, flights: Flights, evaluate: Callable[[Any], tuple[Any, list[tuple[str, Fault]]]]) -> Pending:
         """Results of totals that other ranks have yet to send; `evaluate` makes values and faults of them when they have come."""
         new = cls.__new__(cls)
         new._prepare()
-        new._flight, new._evaluate = flight, evaluate
+        new._flights, new._evaluate = flights, evaluate
         return new
 
     def _prepare(self) -> None:
-        self._flight: Flight | None = None
+        self._flights: Flights | None = None
         self._evaluate: Any = None
         self._events: list[Any] = []
         self._result: Any = None
@@ -55,12 +60,12 @@ class Pending:
 
     def _arrive(self, deadline: float | None) -> None:
         """Turn what other ranks sent into values, and start the copy to the host."""
-        flight = self._flight
-        if flight is not None:
-            totals = flight.outcome(deadline)
+        flights = self._flights
+        if flights is not None:
+            totals = flights.outcome(deadline)
             with torch.no_grad():
                 self._begin(*self._evaluate(totals))
-            self._flight = self._evaluate = None
+            self._flights = self._evaluate = None
 
     def _begin(self, values: Any, faults: list[tuple[str, Fault]]) -> None:
         self._faults = [(name, fault) for name, fault in faults]
@@ -78,10 +83,10 @@ class Pending:
             return self._ready()
 
     def _ready(self) -> bool:
-        if self._flight is not None:
-            if not self._flight.ready:
+        if self._flights is not None:
+            if not self._flights.ready:
                 return False
-            if self._flight.failed is not None:
+            if self._flights.failed is not None:
                 return True  # `result` says so
             self._arrive(None)
         arrived = all(e.query() for e in self._events)
@@ -134,7 +139,7 @@ class Pending:
             callback(self._result)
         else:
             self._callbacks.append(callback)
-            if not self._events and self._flight is None:
+            if not self._events and self._flights is None:
                 self.result()
         return self
 

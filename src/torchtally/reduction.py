@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,119 +18,17 @@ from torch import Tensor
 
 from .distributed import Channel, RankError, Steps, Wire
 from .ledger import Group, Ledger
+from .plan import FIXED, Layout, Plan
 from .statistic import Slots
-
-HEAD = 2048
-"""Numbers in a head, in float64: 16 KB cost a network hardly more than 16 bytes."""
-
-FIXED = 13
-"""Of these the first: a count of ranks, and pieces of two digests with their squares."""
-
-TABLE = 512
-"""At most so many numbers of a head say when something was kept out first, and as many how large what each rank has to say is."""
-
-SMALL = 1 << 16
-"""Bytes of maxima and minima that are gathered with the rest instead of reduced in a collective of their own."""
 
 _ONE = 1 << 40  # one rank with a fault, above the number of its first update
 _LOW = (1 << 32) - 1
 _IN_NUMPY = (torch.int64, torch.float64, torch.float32)
 
 
-def digest_of(text: str) -> list[int]:
-    """Three numbers of 16 bits: few enough bits that sums of squares over thousands of ranks are exact."""
-    found = hashlib.blake2b(text.encode(), digest_size=6).digest()
-    return [int.from_bytes(found[i : i + 2], "big") for i in (0, 2, 4)]
-
-
 def _agree(sums: Sequence[float], world: int) -> bool:
     """Whether all ranks gave the same pieces: only then is the mean of the squares the square of the mean."""
     return all(world * int(squares) == int(total) ** 2 for total, squares in zip(sums[:3], sums[3:6]))
-
-
-class Layout:
-    """What the ranks must agree on. `lines` name each metric and what it is; `arrangement` says which of them share totals now."""
-
-    def __init__(self, title: str, lines: Iterable[tuple[str, str]], arrangement: str) -> None:
-        self.title, self.lines = title, list(lines)
-        self.text = "\n".join(f"{name}: {what}" for name, what in self.lines)
-        pieces = [d for text in (self.text, arrangement) for d in _with_squares(digest_of(text))]
-        self.fixed = [1.0, *map(float, pieces)]
-
-
-def _with_squares(digest: list[int]) -> list[int]:
-    return [*digest, *(d * d for d in digest)]
-
-
-class Plan:
-    """Which slot travels how: follows from the layout of the ledgers and the number of ranks alone, so it is the same on all of them."""
-
-    def __init__(self, ledgers: Sequence[Ledger], world: int, states: bool) -> None:
-        self.world = world
-        self.payload = states or any(ledger.sampled for ledger in ledgers)
-        place = FIXED
-        self.sizes = place if self.payload and world <= TABLE else None
-        place += world if self.sizes is not None else 0
-        self.updates, place = place, place + len(ledgers)
-        # ---- what was kept out
-        self.faults = [
-            (k, (j, n), *at)
-            for k, ledger in enumerate(ledgers)
-            for j in range(len(ledger.inputs))
-            for n, at in enumerate(_fault_places(ledger, j))
-            if at is not None
-        ]
-        self.table, self.buckets = place, min(world, max(1, TABLE // max(len(self.faults), 1)))
-        if place + len(self.faults) * (1 + self.buckets) > HEAD:
-            self.buckets = 0
-        place += len(self.faults) * (1 + self.buckets)
-        told = {(k, first) for k, _, _, first in self.faults}
-        # ---- sums in the head, the smallest first
-        self.packed: list[tuple[int, Group, int, int]] = []
-        self.alone: dict[Group, list[int]] = {}
-        self.gathered: list[tuple[int, Group]] = []
-        sums = [(k, group, size) for k, ledger in enumerate(ledgers) for group, size in ledger.sizes.items() if group[1] == "sum"]
-        for k, group, size in sorted(sums, key=lambda s: s[2]):
-            room = 0 if group[0].is_complex else size if group[0].is_floating_point else 2 * size
-            if size and room and place + room <= HEAD:
-                self.packed.append((k, group, place, size))
-                place += room
-            elif size:
-                self.alone.setdefault(group, []).append(k)
-        # ---- maxima and minima
-        for k, ledger in enumerate(ledgers):
-            for group, size in ledger.sizes.items():
-                inside = {(k, (g, start)) for g, start, _ in ledger.place.values() if g == group}
-                if group[1] == "sum" or (self.buckets and inside <= told):
-                    continue
-                if size * group[0].itemsize <= SMALL:
-                    self.gathered.append((k, group))
-                else:
-                    self.alone.setdefault(group, []).append(k)
-        # ---- what combines as a group
-        self.merged = [(k, i) for k, ledger in enumerate(ledgers) for i, (statistic, _) in enumerate(ledger.keys) if statistic.merges]
-        self._templates: dict[tuple[torch.device, tuple[float, ...]], Tensor] = {}
-
-    def template(self, layout: Layout, device: torch.device) -> Tensor:
-        """An empty head with the digests."""
-        key = device, tuple(layout.fixed)
-        if key not in self._templates:
-            head = torch.zeros(HEAD, dtype=torch.float64)
-            head[:FIXED] = torch.tensor(layout.fixed, dtype=torch.float64)
-            self._templates[key] = head.to(device)
-        return self._templates[key].clone()
-
-
-def _fault_places(ledger: Ledger, j: int) -> list[tuple[tuple[Group, int], tuple[Group, int]] | None]:
-    """Where input `j` counts what it keeps out, and where it notes the first update that had some: buffer and place in it.
-
-    None for a fault that follows from sums, as these are reduced like all others.
-    """
-    i = len(ledger.keys) + j
-    input_, slots = ledger.inputs[j][0], ledger.views()[i]
-    places = {id(getattr(slots, name)): ledger.place[i, name][:2] for name in input_.slots()}
-    found = [(places.get(id(fault.count)), places.get(id(fault.first))) for fault in input_.faults(slots)]
-    return [(count, first) if count and first else None for count, first in found]
 
 
 class Totals:
@@ -174,19 +72,20 @@ class Reduction:
 
     def steps(self, wire: Wire) -> Steps:
         """Collective after collective; each is yielded to be waited for."""
-        plan, world = self.plan, self.channel.world
+        plan = self.plan
         while not all(event.query() for event in self.events):  # in a thread of our own: the copies to the host are under way
             time.sleep(0.0002)
         payload = self._payload() if plan.payload else None
         head = self._head(payload)
         # All that will be sent is taken now: the ledgers may go on before the last collective is called.
         big = [(group, ks, self._joined(group, ks)) for group, ks in plan.alone.items()]
-        fixed = self._gatherable()
+        fixed = [_bytes(x) for x in self._gatherable()] if plan.columns is None else []
         yield wire.all_reduce(head)
         known: list[float] = head[: plan.table + len(plan.faults) * (1 + plan.buckets)].tolist()
-        if not _agree(known[1:7], world):
+        given = int(known[0])  # by how many ranks; by one where PyTorch only pretends that there are many
+        if not _agree(known[1:7], given):
             raise RankError(f"{self.layout.title}: {self._differences(known)}")
-        if not _agree(known[7:13], world):
+        if not _agree(known[7:13], given):
             return (yield from self._all_apart(wire))
         works = [wire.all_reduce(flat, group[1]) for group, _, flat in big]
         rows = None  # what is gathered, in one go with the samples if there are any
@@ -212,9 +111,9 @@ class Reduction:
             head[plan.updates + k].fill_(float(ledger.clock.count))
             if ledger.clock.traced:
                 head[plan.updates + k].add_(ledger.clock.ticks.to(self.device))
-        if plan.faults:
-            self._put_faults(head[plan.table : plan.table + len(plan.faults) * (1 + plan.buckets)].view(len(plan.faults), -1))
         host = head.numpy() if type(head) is Tensor and head.is_cpu else None
+        if plan.faults:
+            self._put_faults(head)
         for k, group, place, size in plan.packed:
             flat: Any = self.ledgers[k].flats[group]
             into: Any = head
@@ -227,15 +126,28 @@ class Reduction:
             else:  # exact up to two million ranks: two halves of 32 bits, each a sum below 2 ** 53
                 into[place : place + size] = flat & _LOW
                 into[place + size : place + 2 * size] = flat >> 32
+        if plan.columns is not None:  # the others add zeros to it
+            start = plan.columns + self.channel.rank * plan.width
+            head[start : start + plan.width] = torch.cat([_as_floats(x) for x in self._gatherable()])
         return head
 
-    def _put_faults(self, table: Tensor) -> None:
+    def _put_faults(self, head: Tensor) -> None:
+        """How many faults of each sort, and where there are any in which update the first was."""
         plan, flats = self.plan, [ledger.flats for ledger in self.ledgers]
+        table = head[plan.table : plan.table + len(plan.faults) * (1 + plan.buckets)].view(len(plan.faults), -1)
+        mine = 1 + self.channel.rank % max(plan.buckets, 1)
+        if head.is_cpu and all(ledger.on_cpu for ledger in self.ledgers):  # mostly nothing, and then nothing is written
+            for row, (k, _, (counts, place), (firsts, first)) in enumerate(plan.faults):
+                if found := int(flats[k][counts][place]):
+                    table[row, 0] = found
+                    if plan.buckets:
+                        table[row, mine] = int(flats[k][firsts][first]) + _ONE
+            return
         count = torch.stack([flats[k][group][start] for k, _, (group, start), _ in plan.faults])
         table[:, 0] = count
         if plan.buckets:
-            first = torch.stack([flats[k][group][start] for k, _, _, (group, start) in plan.faults])
-            table[:, 1 + self.channel.rank % plan.buckets] = torch.where(count > 0, first + _ONE, 0)
+            earliest = torch.stack([flats[k][group][start] for k, _, _, (group, start) in plan.faults])
+            table[:, mine] = torch.where(count > 0, earliest + _ONE, 0)
 
     def _joined(self, group: Group, ks: list[int]) -> Tensor:
         flats = [self.ledgers[k].flats[group] for k in ks]
@@ -243,13 +155,8 @@ class Reduction:
 
     def _gatherable(self) -> list[Tensor]:
         parts = [self.ledgers[k].flats[group] for k, group in self.plan.gathered]
-        parts += [getattr(self.ledgers[k].views()[i], name) for k, i, name in self._merged_slots()]
-        return [_bytes(x.to(self.device)) for x in parts]
-
-    def _merged_slots(self) -> list[tuple[int, int, str]]:
-        return [
-            (k, i, name) for k, i in self.plan.merged for name, slot in self.ledgers[k].keys[i][0].slots().items() if slot.combine != "cat"
-        ]
+        parts += [getattr(self.ledgers[k].views()[i], name) for k, i, name in self.plan.merged_slots(self.ledgers)]
+        return [x.to(self.device) for x in parts]
 
     def _payload(self) -> Tensor:
         """Samples and users' states as bytes: the length of a description, the description, and the samples' memory."""
@@ -288,34 +195,26 @@ class Reduction:
         plan = self.plan
         flats: list[dict[Group, Tensor]] = [{} for _ in self.ledgers]
         for k, group, place, size in plan.packed:
-            if group[0].is_floating_point:
-                flats[k][group] = head[place : place + size].to(group[0], copy=True)
-            else:
-                low, high = head[place : place + 2 * size].long().view(2, size)
-                flats[k][group] = high.mul_(1 << 32).add_(low).to(group[0])
+            width = size if group[0].is_floating_point else 2 * size
+            flats[k][group] = _from_floats(head[place : place + width], group[0])
         for group, ks, joined in big:
             for k, flat in zip(ks, joined.split([self.ledgers[k].sizes[group] for k in ks])):
                 flats[k][group] = flat if len(ks) == 1 else flat.clone()
         states: list[list[Any]] = []
         pieces: list[list[list[Tensor]]] = []  # by rank, by sampled slot
         merged: dict[tuple[int, int, str], Tensor] = {}
-        if rows is not None:
-            at = 0
+        if rows is not None or plan.columns is not None:
+            ranks = self._by_rank(head, rows)
             for k, group in plan.gathered:
-                size = self.ledgers[k].sizes[group] * group[0].itemsize
-                ranks = _typed(rows[:, at : at + size], group[0])
-                flats[k][group] = ranks.amax(0) if group[1] == "max" else ranks.amin(0)
-                at += size
-            for k, i, name in self._merged_slots():
-                mine = getattr(self.ledgers[k].views()[i], name)
-                size = mine.numel() * mine.element_size()
-                merged[k, i, name] = _typed(rows[:, at : at + size], mine.dtype).view(-1, *mine.shape)
-                at += size
-            if sizes:
-                for row, size in zip(rows[:, fixed:].unbind(), sizes):
-                    found, theirs = _unpacked(row[:size])
-                    pieces.append(found)
-                    states.append(theirs)
+                found = next(ranks)
+                flats[k][group] = found.amax(0) if group[1] == "max" else found.amin(0)
+            for slot in plan.merged_slots(self.ledgers):
+                merged[slot] = next(ranks)
+        if rows is not None and sizes:
+            for row, size in zip(rows[:, fixed:].unbind(), sizes):
+                unpacked, theirs = _unpacked(row[:size])
+                pieces.append(unpacked)
+                states.append(theirs)
         out = [self._ledger(k, flats[k], merged, pieces) for k in range(len(self.ledgers))]
         for k, ledger in enumerate(out):
             ledger.clock.load(int(known[plan.updates + k]))
@@ -324,6 +223,21 @@ class Reduction:
             start = plan.table + n * width
             out[k].known[which] = int(known[start]), _first(known[start + 1 : start + width])
         return Totals(out, states, False)
+
+    def _by_rank(self, head: Tensor, rows: Tensor | None) -> Iterator[Tensor]:
+        """Each part of what was gathered, the ranks' one a row."""
+        plan, at = self.plan, 0
+        columns = None if plan.columns is None else head[plan.columns : plan.columns + self.channel.world * plan.width].view(-1, plan.width)
+        for mine in self._gatherable():
+            if columns is not None:
+                size = mine.numel() * (1 if mine.dtype.is_floating_point else 2)
+                found = _from_floats(columns[:, at : at + size], mine.dtype)
+            else:
+                assert rows is not None
+                size = mine.numel() * mine.element_size()
+                found = _typed(rows[:, at : at + size], mine.dtype)
+            at += size
+            yield found.view(-1, *mine.shape)
 
     def _ledger(self, k: int, flats: dict[Group, Tensor], merged: dict[Any, Tensor], pieces: list[list[list[Tensor]]]) -> Ledger:
         mine = self.ledgers[k]
@@ -336,7 +250,7 @@ class Reduction:
             total.samples = {place: [x.to(home) for x in found] for place, found in samples.items()}
         for i in [i for kk, i in self.plan.merged if kk == k]:
             statistic = mine.keys[i][0]
-            names = [name for kk, ii, name in self._merged_slots() if (kk, ii) == (k, i)]
+            names = [name for kk, ii, name in self.plan.merged_slots(self.ledgers) if (kk, ii) == (k, i)]
             into = total.views()[i]
             for rank in range(self.channel.world):
                 theirs = Slots(None, mine.clock)
@@ -398,6 +312,20 @@ def _first(table: list[float]) -> int:
     """The first update with a fault. Exact unless ranks share an entry; of those that do, their mean is taken."""
     found = [(int(x) & (_ONE - 1)) // (int(x) >> 40) for x in table if x]
     return min(found, default=torch.iinfo(torch.int64).max)
+
+
+def _as_floats(x: Tensor) -> Tensor:
+    """Numbers in float64 without loss: integers as two halves of 32 bits."""
+    x = x.detach().reshape(-1)
+    return x.double() if x.dtype.is_floating_point else torch.cat([x & _LOW, x >> 32]).double()
+
+
+def _from_floats(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """What `_as_floats` made them of, or the sum of several such, in memory of its own."""
+    if dtype.is_floating_point:
+        return x.to(dtype, copy=True)
+    low, high = x.long().tensor_split(2, dim=-1)
+    return ((high << 32) + low).to(dtype)
 
 
 def _bytes(x: Tensor) -> Tensor:

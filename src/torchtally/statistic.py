@@ -123,6 +123,15 @@ class Statistic:
         """Empty the lane and return what to combine with each scalar slot."""
         return {}
 
+    def pour(self, slots: Slots) -> None:
+        """Let what waits in the lane join slots that are no single numbers. Only for lanes that `drain` cannot empty; see `pours`."""
+        raise NotImplementedError
+
+    @property
+    def pours(self) -> bool:
+        """Whether the lane is emptied by `pour`."""
+        return type(self).pour is not Statistic.pour
+
     def merge(self, slots: Slots, other: Slots) -> None:
         """Add what another ledger has seen. Only for statistics whose slots do not combine one by one; see `merges`."""
         raise NotImplementedError
@@ -173,7 +182,17 @@ def may_wait(x: Tensor) -> bool:
         return False
     if type(x) is not Tensor and type(x) is not torch.nn.Parameter and _is_stand_in(x):
         return False
-    return not (x.is_cuda and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
+    return not captured(x)
+
+
+def captured(x: Tensor) -> bool:
+    """Whether what is done to `x` now becomes part of a CUDA graph, which will do it again without Python."""
+    return x.is_cuda and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+
+
+def recorded(x: Tensor) -> bool:
+    """Whether what is done to `x` now will be done again without Python: it is compiled or captured."""
+    return torch.compiler.is_compiling() or (x.is_cuda and captured(x))
 
 
 def in_functorch() -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -66,7 +66,7 @@ class Together:
         self._read: Read | None = None
         self._late: tuple[Flight, Read] | None = None  # timed out, and still under way
         self._token: object = None
-        self._group: Any = None
+        self._channel: Channel | None = None
         self._served: set[int] = set()
         self._ledgers: list[Ledger] = []
         self._users: list[Metric] = []
@@ -82,9 +82,9 @@ class Together:
             and all(user.__dict__.get("_token") is token for user in self._users)
         )
 
-    def kept(self, reader: Any, group: Any) -> Read | None:
+    def kept(self, reader: Any, channel: Channel) -> Read | None:
         """What was read for another member and still holds."""
-        if self._read is None or id(reader) in self._served or self._group is not group or not self._unchanged():
+        if self._read is None or id(reader) in self._served or self._channel is not channel or not self._unchanged():
             return None
         self._served.add(id(reader))
         return self._read
@@ -100,20 +100,20 @@ class Together:
         The totals of this rank are taken while no other thread writes to them; nothing is held while ranks are waited for.
         """
         with reader._guard:
-            found = self.kept(reader, group)
-            if found is not None:
-                return found
             channel = channel_of(group)
             if channel is None:
                 return None
+            found = self.kept(reader, channel)
+            if found is not None:
+                return found
             current = None  # the others have, or will have, come for a read that timed out here
-            if self._late is not None and self._late[0].failed is None and self._group is group and self._unchanged():
+            if self._late is not None and self._late[0].failed is None and self._channel is channel and self._unchanged():
                 current = self._late
 
         def begin() -> Flight:
             nonlocal current
             with reader._guard:
-                current = self._late = self._start(channel, members(), group)
+                current = self._late = self._start(channel, members())
                 current[0].start()
                 return current[0]
 
@@ -132,11 +132,11 @@ class Together:
         channel = channel_of(group)
         if channel is None or channel.fake:
             return None
-        flight, read = self._start(channel, members, group, later=True)
+        flight, read = self._start(channel, members, later=True)
         self._token = None  # a later `compute` reads anew
         return flight, read
 
-    def _start(self, channel: Channel, members: Members, group: Any, later: bool = False) -> tuple[Flight, Read]:
+    def _start(self, channel: Channel, members: Members, later: bool = False) -> tuple[Flight, Read]:
         formulas: list[tuple[str, Any]] = [(n, m) for n, m in members if hasattr(m, "ledger")]
         users = [m for _, m in members if not hasattr(m, "ledger")]
         ledgers: list[Ledger] = list(dict.fromkeys(m.ledger for _, m in formulas))
@@ -150,7 +150,7 @@ class Together:
             self._laid = layout, Plan(ledgers, channel.world, bool(users))
             self._key = key
         layout, plan = self._laid
-        self._ledgers, self._users, self._group, self._served = ledgers, users, group, set()
+        self._ledgers, self._users, self._channel, self._served = ledgers, users, channel, set()
         self._read, self._late = None, None
         needs = [(ledgers.index(m.ledger), m.needs(), empty) for (_, m), empty in zip(formulas, emptied)]
 
@@ -220,6 +220,20 @@ def _plain(value: Any) -> str:
     return str(getattr(value, "__qualname__", type(value).__qualname__))
 
 
+def same_ranks(group: Any, other: Any) -> bool:
+    """Whether two `process_group` options mean the same ranks."""
+    return group is other or channel_of(group) is channel_of(other)
+
+
+def peers_of(leaves: Iterable[tuple[str, Metric]], metric: Metric) -> list[tuple[str, Metric]]:
+    """Those of some metrics that are read over the same ranks as one of them, with their names."""
+    return [
+        (n, m)
+        for n, m in leaves
+        if m.dist_sync_fn is None and m.sync_on_compute and not m._is_synced and same_ranks(m.process_group, metric.process_group)
+    ]
+
+
 def leaves_of(metrics: nn.Module) -> dict[str, Any]:
     """The metrics inside that hold totals, by the name before their states."""
     return {
@@ -227,23 +241,33 @@ def leaves_of(metrics: nn.Module) -> dict[str, Any]:
     }
 
 
+class Copy:
+    """A copy of metrics as they are now, to be filled with what is read of all ranks. It is local from then on."""
+
+    def __init__(self, metrics: Any) -> None:
+        self.new = copy.deepcopy(metrics)
+        self.pairs: list[tuple[Any, Any]] = list(zip(leaves_of(metrics).values(), leaves_of(self.new).values()))
+        for m in self.new.modules():
+            if hasattr(m, "sync_on_compute"):
+                m.sync_on_compute = False
+
+    def filled(self, read: Read | None) -> Any:
+        for mine, its in self.pairs:
+            if read is None or mine not in read:
+                continue
+            if hasattr(mine, "ledger"):
+                if its.ledger.shared:
+                    its._leave()
+                total = read.ledger_of(mine)
+                its.__dict__["ledger"] = total.part(mine._mine(total))
+            else:
+                its.__dict__.update(mine._combined_over(read.states_of(mine)))
+        return self.new
+
+
 def copy_over_ranks(metrics: Any, read: Read | None) -> Any:
     """A copy of a metric or collection with what was read of all ranks."""
-    new = copy.deepcopy(metrics)
-    copies = leaves_of(new)
-    for name, mine in leaves_of(metrics).items():
-        its = copies[name]
-        its.sync_on_compute = False
-        if read is None or mine not in read:
-            continue
-        if hasattr(mine, "ledger"):
-            if its.ledger.shared:
-                its._leave()
-            total = read.ledger_of(mine)
-            its.__dict__["ledger"] = total.part(mine._mine(total))
-        else:
-            its.__dict__.update(mine._combined_over(read.states_of(mine)))
-    return new
+    return Copy(metrics).filled(read)
 
 
 def part_of_all(ledger: Ledger, title: str, line: str, group: Any, timeout: float | None) -> Ledger | None:

@@ -34,9 +34,9 @@ OPTIONS = {
 def counts(name, cls):
     """Whether it is a metric of counts that torchtally has too."""
     takes = inspect.signature(cls.__init__).parameters
-    if not name.startswith(("Binary", "Multiclass", "Multilabel")) or not hasattr(ours, name):
+    if not name.startswith(("Binary", "Multiclass", "Multilabel")) or not hasattr(ours, name) or {"thresholds", "num_groups"} & set(takes):
         return False
-    options = {k: v[-2] if k == "average" else v[0] for k, v in OPTIONS.items() if k in takes}  # curves have no average "micro"
+    options = {k: v[0] for k, v in OPTIONS.items() if k in takes}
     return bool({"tp", "confmat", "correct"} & set(cls(**options)._defaults))
 
 
@@ -114,6 +114,35 @@ def test_aggregation_metrics_go_on_where_the_original_was(name, nan):
     assert torch.equal(new.compute(), original.compute())
     original.update(VALUES[2]), new.update(VALUES[2])
     assert torch.equal(new.compute(), original.compute())
+
+
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        ("BinaryCalibrationError", {"n_bins": 4, "norm": "l2"}),
+        ("MulticlassCalibrationError", {"num_classes": 3}),
+        ("BinaryHingeLoss", {"squared": True}),
+        ("MulticlassHingeLoss", {"num_classes": 3}),
+        ("MulticlassHingeLoss", {"num_classes": 3, "multiclass_mode": "one-vs-all"}),
+        ("BinaryGroupStatRates", {"num_groups": 2}),
+        ("BinaryFairness", {"num_groups": 2, "task": "equal_opportunity"}),
+    ],
+)
+def test_metrics_of_scores_go_on_where_the_original_was(name, options):
+    random = torch.Generator().manual_seed(2)
+    original, fresh = getattr(theirs, name)(**options), getattr(ours, name)(**options)
+    for _ in range(3):
+        classes = options.get("num_classes")
+        scores = torch.rand(16, generator=random) if classes is None else torch.rand(16, classes, generator=random)
+        data = [scores, torch.randint(0, classes or 2, (16,), generator=random)]
+        data += [torch.arange(16) % 2] if "num_groups" in options else []
+        original.update(*data), fresh.update(*data)
+    left = []
+    new = adopt(original, left)
+    assert not left and type(new) is type(fresh) and new.update_count == 3
+    new.update(*data), fresh.update(*data), original.update(*data)
+    for got in (new.compute(), original.compute()):
+        torch.testing.assert_close(got, fresh.compute(), rtol=1e-5, atol=1e-6)
 
 
 def test_weights_are_taken_over():

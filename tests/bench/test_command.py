@@ -106,7 +106,7 @@ def test_without_metrics_only_training_runs(tmp_path):
         (["--batch", "1"], "--batch: expected 2 or more, got 1"),
         (["--image-size", "4"], "--image-size: expected 8 or more"),
         (["--model", "vgg"], "--model: expected one of resnet18, small, got 'vgg'"),
-        (["--data", "mnist"], "--data: expected one of fake, digits"),
+        (["--data", "mnist"], "--data: expected one of fake, digits, ready"),
         (["--device", "tpu"], "--device: expected one of"),
         (["--classes", "5", "--data", "digits"], "have 10 classes, got 5"),
         (["--variant", "fast"], "--variant: expected one of none, naive"),

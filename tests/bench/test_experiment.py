@@ -184,6 +184,14 @@ def test_fake_images_are_the_same_each_time():
     assert torch.equal(first, images[7][0]) and first.shape == (3, 8, 8) and label.item() == 1
 
 
+def test_batches_that_lie_ready_are_the_loaders_first_and_come_again():
+    sizes = dict(model="small", image_size=8, classes=3, batch=2, workers=0, steps=2, log_interval=2, warmup=1)
+    ready, fake = (list(data.loader(settings.for_device("cpu", data=kind, **sizes), [1, data.READY], 1, 1, 2)) for kind in ("ready", "fake"))
+    for got, want in zip(ready[: data.READY], fake, strict=False):
+        assert torch.equal(got[0], want[0]) and torch.equal(got[1], want[1])
+    assert len(ready) == len(fake) and ready[data.READY] is ready[0]
+
+
 def test_the_same_seed_gives_the_same_model_and_leaves_the_callers_random_numbers_alone():
     torch.manual_seed(5)
     expected = torch.rand(3)

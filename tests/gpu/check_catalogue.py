@@ -1,56 +1,33 @@
 """Runs the catalogue's snippets on a real GPU and prints where the catalogue, or `watch()`, and reality disagree: `python tests/gpu/check_catalogue.py`.
 
-A wait counts when torch's synchronisation warning or its GPU trace says so, whichever says more: a warning misses device and event waits, the trace misses
-waits inside thrust and MAGMA. Snippets marked `gpu=False` wait in the driver, where neither looks, and are left out. Exit code 1 where anything disagrees.
+`Waits` counts the waits. Snippets marked `gpu=False` wait in the driver, where neither looks, and are left out. Exit code 1 where anything disagrees.
 """
 
 from __future__ import annotations
 
 import sys
-import warnings
 from pathlib import Path
 
 import torch
-from torch.cuda import _gpu_trace
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "stalls")]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "stalls"), str(ROOT / "tests" / "gpu")]
 
 from snippets import SNIPPETS, Snippet, namespace  # noqa: E402
+from waiting import Waits  # noqa: E402
 
 from torchtally.stalls import watch  # noqa: E402
 from torchtally.stalls.catalogue import WATCHED  # noqa: E402
 from torchtally.stalls.catalogue.row import parse  # noqa: E402
 
-SYNC = "called a synchronizing CUDA operation"
 UNSEEN = {"aten::unique_dim", "aten::_coalesce", "torch.cuda.empty_cache"}  # thrust and cudaFree: neither warned of nor traced
 
 
-class Waits:
-    """What the trace has told since it was last cleared."""
-
-    def __init__(self) -> None:
-        self.seen = 0
-        _gpu_trace.register_callback_for_stream_synchronization(lambda stream: self.add())
-        _gpu_trace.register_callback_for_event_synchronization(lambda event: self.add())
-        _gpu_trace.register_callback_for_device_synchronization(self.add)
-        torch._C._activate_gpu_trace()
-
-    def add(self) -> None:
-        self.seen += 1
-
-    def during(self, snippet: Snippet) -> int:
-        names = namespace(snippet.before)
-        torch.cuda.synchronize()
-        self.seen = 0
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            torch.cuda.set_sync_debug_mode("warn")
-            try:
-                exec(snippet.code, names)
-            finally:
-                torch.cuda.set_sync_debug_mode("default")
-        return max(self.seen, sum(SYNC in str(w.message) for w in caught))
+def waits_of(snippet: Snippet, waits: Waits) -> int:
+    names = namespace(snippet.before)
+    with waits.counted():
+        exec(snippet.code, names)
+    return waits.seen
 
 
 def watched(snippet: Snippet) -> int:
@@ -81,8 +58,8 @@ def main() -> int:
             continue
         ran += 1
         try:
-            waits.during(snippet)  # the first call may initialise a library, which waits
-            real = waits.during(snippet)
+            waits_of(snippet, waits)  # the first call may initialise a library, which waits
+            real = waits_of(snippet, waits)
             live = watched(snippet)
         except Exception as error:
             wrong += 1

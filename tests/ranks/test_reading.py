@@ -8,8 +8,10 @@ from torch import tensor
 import torchtally as tt
 from ranks.harness import Raised, run_ranks
 from torchtally import classification as c
+from torchtally import reduction
+from torchtally import regression as r
 from torchtally.distributed import counted
-from torchtally.reduction import HEAD
+from torchtally.plan import HEAD
 
 pytestmark = pytest.mark.skipif(not dist.is_available(), reason="this build of PyTorch has no torch.distributed")
 
@@ -94,7 +96,7 @@ def test_lightnings_order_costs_one_collective():
         assert second == approx(of_one_process([2, 3]))
 
 
-def test_large_sums_extremes_and_samples_cost_one_collective_more():
+def test_extremes_and_moments_cost_one_collective_and_what_is_large_or_grows_one_more():
     def work(rank):
         out = []
         for metric, value in (
@@ -102,6 +104,8 @@ def test_large_sums_extremes_and_samples_cost_one_collective_more():
             (tt.MaxMetric(), (float(rank),)),
             (tt.MinMetric(), (torch.tensor([float(rank), 5.0]),)),
             (tt.CatMetric(), (torch.arange(rank + 1.0),)),
+            (r.PearsonCorrCoef(), pairs(rank, 1)),
+            (r.PearsonCorrCoef(num_outputs=150), pairs(rank, 150)),
         ):
             metric.update(*value)
             with counted() as traffic:
@@ -109,13 +113,31 @@ def test_large_sums_extremes_and_samples_cost_one_collective_more():
             out.append((result, traffic.collectives, metric.fetch().result()))
         return out
 
-    for matrix, largest, smallest, samples in run_ranks(work):
+    both = [torch.cat(x) for x in zip(pairs(0, 150), pairs(1, 150))]
+    want = r.PearsonCorrCoef(num_outputs=150)(*both).tolist()
+    one = r.PearsonCorrCoef()(*(torch.cat(x) for x in zip(pairs(0, 1), pairs(1, 1)))).item()
+    for matrix, largest, smallest, samples, moments, many in run_ranks(work):
         assert [matrix[0][59][0], matrix[0][59][1], sum(map(sum, matrix[0]))] == [3, 3, 6]
         assert matrix[0] == matrix[2]
-        assert largest == [1.0, 2, 1.0]
-        assert smallest == [0.0, 2, 0.0]
+        assert largest == [1.0, 1, 1.0]
+        assert smallest == [0.0, 1, 0.0]
         assert samples == [[0.0, 0.0, 1.0], 2, [0.0, 0.0, 1.0]]
         assert matrix[1] == 2
+        assert moments == [pytest.approx(one), 1, pytest.approx(one)]
+        assert many == [pytest.approx(want), 2, pytest.approx(want)]
+
+
+def pairs(rank, columns):
+    g = torch.Generator().manual_seed(rank)
+    shape = (7 + rank,) if columns == 1 else (7 + rank, columns)
+    return torch.randn(shape, generator=g), torch.randn(shape, generator=g)
+
+
+def test_numbers_travel_in_float64_without_loss():
+    whole = tensor([0, 1, -1, (1 << 63) - 1, -(1 << 63), (1 << 53) + 1])
+    assert reduction._from_floats(reduction._as_floats(whole), torch.int64).equal(whole)
+    broken = tensor([0.1, torch.inf, -torch.inf, 1e-45], dtype=torch.float32)
+    assert reduction._from_floats(reduction._as_floats(broken), torch.float32).equal(broken)
 
 
 def test_counts_are_exact_and_sums_keep_infinities():
@@ -124,7 +146,7 @@ def test_counts_are_exact_and_sums_keep_infinities():
     def work(rank):
         metric = c.MulticlassConfusionMatrix(num_classes=1)
         metric.ledger.views()[0].matrix.view(-1)[:3] = tensor(huge)
-        metric.ledger.tick(False)
+        metric.ledger.tick()
         states = {}
         with metric.sync_context():
             states = metric.metric_state["matrix"].view(-1)[:3].tolist()

@@ -71,6 +71,11 @@ with pretend_cuda() as recorder:
     dist.barrier(group=gloo)
     assert not operators(before) and dist.get_backend(gloo) == "gloo"
     dist.destroy_process_group()
+    dist.init_process_group("cpu:gloo,cuda:nccl", init_method="file://{file}-again", rank=rank, world_size=world)
+    y = torch.ones(2)
+    dist.all_reduce(y)  # the name is that of the group before, which took no host tensors
+    assert y.tolist() == [float(world)] * 2
+    dist.destroy_process_group()
 print("done")
 """
 

@@ -10,10 +10,13 @@ from torch import Tensor
 
 from ..statistic import Statistic
 from ..statistics.averages import Average
+from ..statistics.calibration import CalibrationBins
 from ..statistics.class_counts import ClassCounts, Hits
 from ..statistics.confusion import Confusion
 from ..statistics.decisions import LabelCounts
 from ..statistics.extremes import Extreme
+from ..statistics.groups import GroupCounts
+from ..statistics.hinge import HingeSums
 from ..statistics.samples import NumberSamples
 from ..statistics.whole_rows import WholeRows
 from .pair_totals import PAIR_TRANSLATIONS
@@ -110,6 +113,25 @@ def _whole_rows(statistic: Any, states: States) -> Slots:
     return {"rows": [torch.stack([hit, states["total"].long().expand_as(hit)], 1)]}
 
 
+def _calibration(statistic: Any, states: States) -> Slots:
+    confidence, right = _joined(states["confidences"]).double(), _joined(states["accuracies"])
+    bins = statistic.bins
+    edges = torch.tensor([i / bins for i in range(1, bins)], dtype=torch.float64, device=confidence.device)
+    place = torch.bucketize(confidence, edges)
+    counts = torch.stack([torch.bincount(p, minlength=bins + 1) for p in (place, place[right == 1])])
+    return {"counts": counts, "confidence": torch.bincount(place, confidence, bins + 1)}
+
+
+def _hinge(statistic: Any, states: States) -> Slots:
+    total = states["measures"].double()
+    return {"total": total if statistic.best_other else total.reshape(-1), "count": states["total"].long()}
+
+
+def _group_counts(statistic: Any, states: States) -> Slots:
+    tp, fp, tn, fn = _positives(states, False)
+    return {"counts": torch.nn.functional.pad(torch.stack([tp, tp + fp, tp + fn, tp + fp + tn + fn], 1), (0, 0, 0, 1))}
+
+
 TRANSLATIONS: dict[type[Statistic], Callable[[Any, States], Slots]] = {
     Average: _average,
     Extreme: _extreme,
@@ -119,5 +141,8 @@ TRANSLATIONS: dict[type[Statistic], Callable[[Any, States], Slots]] = {
     LabelCounts: _label_counts,
     Confusion: _confusion,
     WholeRows: _whole_rows,
+    CalibrationBins: _calibration,
+    HingeSums: _hinge,
+    GroupCounts: _group_counts,
     **PAIR_TRANSLATIONS,
 }

@@ -1,18 +1,19 @@
-"""The two data sets of the experiment, and one loader that feeds all variants the same batches."""
+"""The data of the experiment, and one loader that feeds all variants the same batches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 
 from ..errors import TallyError
 from .settings import Settings
 
 ITEMS = 100_000_000
+READY = 8  # batches that lie ready
 
 
 class FakeImages(Dataset[tuple[Tensor, Tensor]]):
@@ -74,14 +75,28 @@ class TurnSampler(Sampler[list[int]]):
             first += length * stride
 
 
-def loader(settings: Settings, turns: list[int], variants: int, rank: int = 0, world_size: int = 1) -> DataLoader[tuple[Tensor, Tensor]]:
+class ReadyBatches:
+    """Stands for a loader that is never late: its first batches, made beforehand, come again and again."""
+
+    def __init__(self, items: Dataset[tuple[Tensor, Tensor]], sampler: TurnSampler, pin_memory: bool) -> None:
+        self.sampler, self.stride = sampler, sampler.batch * sampler.world_size
+        starts = [sampler.rank + k * self.stride for k in range(min(READY, sum(sampler.turns)))]
+        self.batches = [default_collate([items[i] for i in range(start, start + self.stride, sampler.world_size)]) for start in starts]
+        if pin_memory:
+            self.batches = [[x.pin_memory() for x in batch] for batch in self.batches]
+
+    def __iter__(self) -> Iterator[list[Tensor]]:
+        for indices in self.sampler:
+            yield self.batches[indices[0] // self.stride % len(self.batches)]
+
+
+def loader(settings: Settings, turns: list[int], variants: int, rank: int = 0, world_size: int = 1) -> Iterable[list[Tensor]]:
     """Batches for `variants` runs side by side, `turns` being how many steps each runs at a time.
 
     Of several processes, each gets every `world_size`-th item.
     """
-    return DataLoader(
-        dataset(settings),
-        batch_sampler=TurnSampler(turns, variants, settings.batch, rank, world_size),
-        num_workers=settings.workers,
-        pin_memory=settings.device == "cuda",
-    )
+    items, sampler = dataset(settings), TurnSampler(turns, variants, settings.batch, rank, world_size)
+    pin_memory = settings.device == "cuda"
+    if settings.data == "ready":
+        return ReadyBatches(items, sampler, pin_memory)
+    return DataLoader(items, batch_sampler=sampler, num_workers=settings.workers, pin_memory=pin_memory)

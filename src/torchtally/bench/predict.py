@@ -32,10 +32,13 @@ class Forecast:
     @property
     def note(self) -> str:
         """What every output says of these figures."""
-        slow, _, fast = next(iter(self.loaded.values())).loader_us or (0.0, 0.0, 0.0)
+        note = next(iter(self.predictions.values())).note()
+        paces = next(iter(self.loaded.values())).loader_us
+        if not paces:
+            return note
+        slow, _, fast = paces
         return (
-            next(iter(self.predictions.values())).note()
-            + f" They also span this job's own loader: with {self.sizes.workers} workers a batch every {fast / 1000:.3g} to {slow / 1000:.3g} ms."
+            note + f" They also span this job's own loader: with {self.sizes.workers} workers a batch every {fast / 1000:.3g} to {slow / 1000:.3g} ms."
         )
 
     def constants(self) -> dict[str, dict[str, Any]]:
@@ -72,7 +75,8 @@ def forecast(counted: Sequence[Counted], sizes: Settings, price: str, speed: Hos
     """Price what was recorded."""
     speed = speed or calibrate()
     device = price_list(price)
-    batch_us = cost.loader_us(data.dataset(sizes), sizes.batch, sizes.workers, device)
+    late = sizes.data != "ready"
+    batch_us = cost.loader_us(data.dataset(sizes), sizes.batch, sizes.workers, device) if late else None
     recordings = {c.variant.name: c.recording for c in counted if c.recording}
     ideal = {name: cost.predict_recording(recording, device, speed=speed) for name, recording in recordings.items()}
     loaded = {name: cost.predict_recording(recording, device, speed=speed, loader_us=batch_us) for name, recording in recordings.items()}

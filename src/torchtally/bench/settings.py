@@ -12,7 +12,7 @@ from ..errors import TallyError
 
 DEVICES = ("cuda", "cpu", "pretend")
 MODELS = ("resnet18", "small")
-DATA = ("fake", "digits")
+DATA = ("fake", "digits", "ready")
 DIGITS = 10  # classes of scikit-learn's digits
 SMALLEST_IMAGE = 8  # pixels; anything smaller leaves the last layers nothing to look at
 
@@ -108,7 +108,7 @@ def describe(settings: Settings) -> str:
     """The job in one sentence."""
     s = settings
     how = f", {s.nproc} processes under DistributedDataParallel" if s.nproc > 1 else ", under DistributedDataParallel" if s.ddp else ""
-    source = "scikit-learn's digits" if s.data == "digits" else "random images"
+    source = {"fake": "random images", "digits": "scikit-learn's digits", "ready": "random images that lie ready,"}[s.data]
     return (
         f"{s.model} on {s.device}{how}: batches of {s.batch} {source} of {s.image_size} by {s.image_size} pixels, {s.classes} classes, "
         f"{s.timed_steps} steps per variant after {s.warmup} of warm-up, metrics read every {s.log_interval}."

@@ -19,7 +19,7 @@ class AgreementFormula(Formula):
 
     higher_is_better = True
     is_differentiable = False
-    plot_lower_bound = 0.0
+    plot_lower_bound = -1.0
     plot_upper_bound = 1.0
 
     @feeds

@@ -1,357 +1,204 @@
-"""Areas under curves of scores: AUROC and average precision; and the curves of yes/no scores."""
+"""Curves of scores: receiver operating characteristics, and precision against recall."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from ..formula import Formula, feeds
-from ..statistics.curves import BinnedCurves, Curve, Curves, ScoreHistogram, Scores, ScoreSamples, constant
-from .options import ClassificationTask, checked
+from .curve_formula import BinaryCurve, Drawn, DrawnFormula, MulticlassCurve, MultilabelCurve, Points
+from .options import ClassificationTask
 from .pictures import PrecisionRecallPlot, ROCPlot
 
-Thresholds = int | list[float] | Tensor | None
+_ORDER = ("thresholds", "num_classes", "num_labels", "ignore_index", "validate_args")
 
 
-def _values(name: str, thresholds: Thresholds) -> tuple[float, ...] | None:
-    """Thresholds as numbers of float32 (of their own dtype if a tensor), so that equal float32 scores tie with them."""
-    if thresholds is None:
-        return None
-    if isinstance(thresholds, int) and not isinstance(thresholds, bool) and thresholds > 1:
-        return tuple(torch.linspace(0, 1, thresholds, dtype=torch.float64).float().tolist())
-    if isinstance(thresholds, list | tuple) and thresholds and all(isinstance(t, int | float) and 0 <= t <= 1 for t in thresholds):
-        return tuple(torch.tensor(thresholds, dtype=torch.float32).tolist())
-    if isinstance(thresholds, Tensor) and thresholds.ndim == 1 and thresholds.numel():
-        values = tuple(thresholds.double().tolist())
-        if all(0 <= t <= 1 for t in values):
-            return values
-    raise ValueError(
-        f"{name}: thresholds is {thresholds!r}; expected None for exact curves, a number of thresholds above 1, or a list or 1-d tensor of numbers in [0, 1]."
-    )
+def _or_all(mask: Tensor | None, like: Tensor) -> Tensor:
+    return torch.ones_like(like, dtype=torch.bool) if mask is None else mask
 
 
-class CurveFormula(Formula):
-    """A number or a curve from scores and yes/no targets, exact or binned by `thresholds`."""
-
-    higher_is_better: bool | None = True
-    is_differentiable = False
-    plot_lower_bound = 0.0
-    plot_upper_bound = 1.0
-    average: str | None = None
-    normalization: str | None = "sigmoid"
-    columns: int | None = None
-
-    def _start(self, thresholds: Thresholds, exclusive: bool, validate_args: bool, **kwargs: Any) -> None:
-        values = _values(type(self).__name__, thresholds)
-        options = {n: self.__dict__[given] for n, given in (("ignore", "ignore_index"), ("logits", "from_logits"))}
-        options |= {"labels": self.columns, "exclusive": exclusive}
-        scores = Scores(**options, probabilities=values is not None, normalize=self.normalization is not None)
-        statistic = ScoreSamples(scores) if values is None else ScoreHistogram(scores, tuple(sorted(values)))
-        super().__init__(statistic, validate_args=validate_args, **kwargs)
-        self.__dict__["thresholds"] = values
-        self.__dict__["_rank"] = None
-        if values is not None and tuple(sorted(values)) != values:
-            place = {t: i for i, t in enumerate(sorted(values))}
-            self.__dict__["_rank"] = tuple(float(place[t]) for t in values)
-
-    thresholds: tuple[float, ...] | None
-    _rank: tuple[float, ...] | None
-
-    @feeds
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        self._add(preds, target)
+def _ordered(x: Tensor, keep: Tensor, falling: bool) -> tuple[Tensor, Tensor]:
+    """All numbers of several curves in one row, in order, and which of them stay."""
+    values, order = x.flatten().sort(descending=falling)
+    return values[None], keep.flatten()[order][None]
 
 
-class BinaryCurve(CurveFormula):
-    """One column of scores."""
-
-    def __init__(
-        self,
-        thresholds: Thresholds = None,
-        ignore_index: int | None = None,
-        validate_args: bool = True,
-        normalization: str | None = "sigmoid",
-        from_logits: bool | None = None,
-        **kwargs: Any,
-    ) -> None:
-        checked(self, ignore_index=ignore_index, normalization=normalization, from_logits=from_logits)
-        self._start(thresholds, False, validate_args, **kwargs)
+def _mean_over(rows: list[Tensor], undefined: Tensor) -> Tensor:
+    """The mean of the rows that are defined."""
+    total = torch.zeros_like(rows[0])
+    for row, out in zip(rows, undefined):
+        total += row.masked_fill(out, 0.0)
+    return (total / undefined.logical_not().sum())[None]
 
 
-class AreaFormula(CurveFormula):
-    """The area under the curve of each column, averaged as asked; a column without one is left out of the average."""
-
-    def area(self, curve: Curve) -> Tensor:
-        raise NotImplementedError
-
-    def value(self, curves: Curves | BinnedCurves) -> Tensor:
-        if self.columns is None:
-            return self.area(curves.each)[0]
-        if self.average == "micro":
-            return self.area(curves.joined)[0]
-        areas = self.area(curves.each)
-        if self.average in ("none", None):
-            return areas
-        weight = areas.isnan().logical_not().double()
-        if self.average == "weighted":
-            weight = weight * curves.each.positives
-        return (areas.nan_to_num(nan=0.0) * weight).sum() / weight.sum()
+def interpolated(x: Tensor, y: Tensor, at: Tensor) -> Tensor:
+    """A curve from (0, 0) to (1, 1) at other places, linear between its points, the last of those with an equal x counting."""
+    x, y = (pad(pad(z, (1, 0)), (0, 1), value=1.0) for z in (x, y))
+    begin = (torch.searchsorted(x, at, right=True) - 1).clamp(0, len(x) - 2)
+    x0, x1, y0, y1 = x[begin], x[begin + 1], y[begin], y[begin + 1]
+    share = ((at - x0) / (x1 - x0)).nan_to_num(nan=1.0)
+    return y0 + (y1 - y0) * share
 
 
-class MulticlassArea(AreaFormula):
-    """Each class against the others."""
-
-    def __init__(
-        self,
-        num_classes: int,
-        average: str | None = "macro",
-        thresholds: Thresholds = None,
-        ignore_index: int | None = None,
-        validate_args: bool = True,
-        from_logits: bool | None = None,
-        **kwargs: Any,
-    ) -> None:
-        checked(self, num_classes=num_classes, average=average, ignore_index=ignore_index, from_logits=from_logits)
-        if average == "micro":
-            raise ValueError(f"{type(self).__name__}: average is 'micro'; expected 'macro', 'weighted', 'none' or None.")
-        self.columns = num_classes
-        self._start(thresholds, True, validate_args, **kwargs)
-
-
-class MultilabelArea(AreaFormula):
-    """Each label on its own."""
-
-    def __init__(
-        self,
-        num_labels: int,
-        average: str | None = "macro",
-        thresholds: Thresholds = None,
-        ignore_index: int | None = None,
-        validate_args: bool = True,
-        from_logits: bool | None = None,
-        **kwargs: Any,
-    ) -> None:
-        checked(self, num_labels=num_labels, average=average, ignore_index=ignore_index, from_logits=from_logits)
-        self.columns = num_labels
-        self._start(thresholds, False, validate_args, **kwargs)
-
-
-def _steps(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Where each step of a curve begins and ends; the first begins at 0."""
-    return torch.cat([x.new_zeros(x.shape[0], 1), x[:, :-1]], 1), x
-
-
-def roc_area(curve: Curve, max_fpr: float | None = None) -> Tensor:
-    """Area under each ROC curve by the trapezoidal rule, NaN where one of the two classes does not occur.
-
-    With `max_fpr` the area up to there, standardised so that chance is 0.5 and the best is 1 (McClish).
-    """
-    x0, x1 = _steps(curve.fp / curve.negatives[:, None])
-    y0, y1 = _steps(curve.tp / curve.positives[:, None])
+def averaged_roc(points: Points, exact: bool) -> Drawn:
+    """The mean true positive rate, over the columns that have a curve, at each of their false positive rates."""
+    curve, points = points.curve, points.from_nothing() if exact else points
     undefined = curve.negatives.eq(0) | curve.positives.eq(0)
-    if max_fpr is None or max_fpr == 1:
-        return ((x1 - x0) * (y0 + y1) / 2).sum(1).masked_fill(undefined, torch.nan)
-    y1 = torch.where(x1 > max_fpr, y0 + (y1 - y0) * (max_fpr - x0) / (x1 - x0), y1)
-    area = ((x1.clamp(max=max_fpr) - x0.clamp(max=max_fpr)) * (y0 + y1) / 2).where(x0 < max_fpr, 0.0).sum(1)
-    least = max_fpr**2 / 2
-    return (0.5 * (1 + (area - least) / (max_fpr - least))).masked_fill(undefined, torch.nan)
+    fpr, tpr = points.fpr.sort(1).values, points.tpr.sort(1).values  # given thresholds may be in any order
+    keep = _or_all(points.distinct, fpr) & ~undefined[:, None]
+    grid, keep_grid = _ordered(fpr.masked_fill(undefined[:, None], 1.0), keep, False)
+    mean = _mean_over([interpolated(x, y, grid[0]) for x, y in zip(fpr, tpr)], undefined)
+    at, keep_at = _ordered(points.at, keep, True)
+    return Drawn(grid, mean, at, keep_grid if exact else None, keep_at if exact else None, "one")
 
 
-class AUROCFormula(AreaFormula):
-    """Chance that a positive outranks a negative, ties counting half: the area under the ROC curve."""
+class ROCFormula(DrawnFormula):
+    """False and true positive rates as the threshold falls."""
 
-    max_fpr: float | None = None
+    def drawn(self, points: Points, shape: str) -> Drawn:
+        points = points.from_nothing() if self.thresholds is None else points
+        return Drawn(points.fpr, points.tpr, points.at, points.distinct, points.distinct, shape)
 
-    def area(self, curve: Curve) -> Tensor:
-        return roc_area(curve, self.max_fpr)
-
-
-class BinaryAUROC(AUROCFormula):
-    """Chance that a positive outranks a negative, ties counting half; from 0 to 1, 0.5 by guessing.
-
-    `preds` are probabilities or logits, `target` labels, of equal shape `(N, ...)`. Exact from all samples, ranked as they came, or with
-    `thresholds` (a number, list or tensor) exact for scores rounded down to the next threshold, in constant memory. With
-    `max_fpr` the standardised area up to that false positive rate. NaN unless both classes occur.
-
-    >>> from torch import tensor
-    >>> BinaryAUROC()(tensor([0.2, 0.8, 0.6, 0.3]), tensor([0, 1, 0, 1]))
-    tensor(0.7500)
-    """
-
-    def __init__(
-        self,
-        max_fpr: float | None = None,
-        thresholds: Thresholds = None,
-        ignore_index: int | None = None,
-        validate_args: bool = True,
-        from_logits: bool | None = None,
-        **kwargs: Any,
-    ) -> None:
-        checked(self, max_fpr=max_fpr, ignore_index=ignore_index, from_logits=from_logits)
-        self._start(thresholds, False, validate_args, **kwargs)
+    def averaged(self, points: Points) -> Drawn:
+        return averaged_roc(points, self.thresholds is None)
 
 
-class MulticlassAUROC(AUROCFormula, MulticlassArea):
-    """Chance that a sample of a class scores higher for it than one of another class, averaged over classes.
-
-    `preds` are probabilities or logits `(N, C, ...)`, `target` labels `(N, ...)`. The value is a scalar, `(C,)` with `average="none"`,
-    NaN for a class that never or always occurs; averages leave it out. `thresholds` as in `BinaryAUROC`.
-
-    >>> from torch import tensor
-    >>> MulticlassAUROC(num_classes=2)(tensor([[0.8, 0.2], [0.4, 0.6], [0.3, 0.7]]), tensor([0, 1, 0]))
-    tensor(0.5000)
-    """
-
-
-class MultilabelAUROC(AUROCFormula, MultilabelArea):
-    """Chance that a positive outranks a negative of the same label, ties counting half, averaged over labels.
-
-    `preds` are probabilities or logits, `target` labels, both `(N, L, ...)`. The value is a scalar, `(L,)` with `average="none"`, NaN for a
-    label with one class only; averages leave it out. "micro" ranks all labels together. `thresholds` as in `BinaryAUROC`.
-
-    >>> from torch import tensor
-    >>> MultilabelAUROC(num_labels=2)(tensor([[0.8, 0.2], [0.4, 0.6], [0.3, 0.7]]), tensor([[1, 0], [0, 1], [0, 1]]))
-    tensor(1.)
-    """
-
-
-class AUROC(ClassificationTask):
-    """Area under the ROC curve; see the class of each task.
-
-    >>> from torch import tensor
-    >>> AUROC(task="binary")(tensor([0.2, 0.8, 0.6, 0.3]), tensor([0, 1, 0, 1]))
-    tensor(0.7500)
-    """
-
-    tasks = {"binary": BinaryAUROC, "multiclass": MulticlassAUROC, "multilabel": MultilabelAUROC}
-    defaults = {"average": "macro"}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("thresholds", "num_classes", "num_labels", "average", "max_fpr", "ignore_index", "validate_args")
-
-
-class AveragePrecisionFormula(AreaFormula):
-    """Precision at each threshold, weighted by the recall gained there."""
-
-    def area(self, curve: Curve) -> Tensor:
-        begin, end = _steps(curve.tp)
-        found = ((end - begin) * (curve.tp / (curve.tp + curve.fp).clamp(min=1))).sum(1)
-        area = found / curve.positives
-        return area.nan_to_num(nan=0.0) if self.columns is None else area
-
-
-class BinaryAveragePrecision(AveragePrecisionFormula, BinaryCurve):
-    """Precision at each threshold, weighted by the recall gained there; from 0 to 1, the share of positives by guessing.
-
-    `preds` are probabilities or logits, `target` labels, of equal shape `(N, ...)`. Tied scores are one threshold. Exact from all
-    samples, ranked as they came, or with `thresholds` exact for scores rounded down to the next threshold, in constant memory. 0 without positives.
-
-    >>> from torch import tensor
-    >>> BinaryAveragePrecision()(tensor([0.2, 0.8, 0.6, 0.3]), tensor([0, 1, 0, 1]))
-    tensor(0.8333)
-    """
-
-
-class MulticlassAveragePrecision(AveragePrecisionFormula, MulticlassArea):
-    """Average precision of each class against the others, averaged over classes.
-
-    `preds` are probabilities or logits `(N, C, ...)`, `target` labels `(N, ...)`. The value is a scalar, `(C,)` with `average="none"`,
-    NaN for a class that never occurs; averages leave it out. `thresholds` as in `BinaryAveragePrecision`.
-
-    >>> from torch import tensor
-    >>> MulticlassAveragePrecision(num_classes=2)(tensor([[0.8, 0.2], [0.4, 0.6], [0.3, 0.7]]), tensor([0, 1, 0]))
-    tensor(0.6667)
-    """
-
-
-class MultilabelAveragePrecision(AveragePrecisionFormula, MultilabelArea):
-    """Average precision of each label, averaged over labels.
-
-    `preds` are probabilities or logits, `target` labels, both `(N, L, ...)`. The value is a scalar, `(L,)` with `average="none"`, NaN for a
-    label without positives; averages leave it out. "micro" ranks all labels together. `thresholds` as in `BinaryAveragePrecision`.
-
-    >>> from torch import tensor
-    >>> MultilabelAveragePrecision(num_labels=2)(tensor([[0.8, 0.2], [0.4, 0.6], [0.3, 0.7]]), tensor([[1, 0], [0, 1], [0, 1]]))
-    tensor(1.)
-    """
-
-
-class AveragePrecision(ClassificationTask):
-    """Average precision; see the class of each task.
-
-    >>> from torch import tensor
-    >>> AveragePrecision(task="binary")(tensor([0.2, 0.8, 0.6, 0.3]), tensor([0, 1, 0, 1]))
-    tensor(0.8333)
-    """
-
-    tasks = {"binary": BinaryAveragePrecision, "multiclass": MulticlassAveragePrecision, "multilabel": MultilabelAveragePrecision}
-    defaults = {"average": "macro"}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("thresholds", "num_classes", "num_labels", "average", "ignore_index", "validate_args")
-
-
-class BinaryROC(ROCPlot, BinaryCurve):
+class BinaryROC(ROCPlot, ROCFormula, BinaryCurve):
     """False and true positive rates as the threshold falls, and the thresholds.
 
     `preds` are probabilities or logits, `target` labels, of equal shape `(N, ...)`. The value is `(fpr, tpr, thresholds)`: exact, a point
     for each distinct score after (0, 0), whose threshold is written as 1; or with `thresholds` one for each of them, the last first.
-    A rate is NaN where its class does not occur.
+    A rate is NaN where its class does not occur. `forward` on a device repeats points where scores are tied.
 
     >>> from torch import tensor
     >>> BinaryROC()(tensor([0.25, 0.75, 0.5]), tensor([0, 1, 1]))
     (tensor([0., 0., 0., 1.]), tensor([0.0000, 0.5000, 1.0000, 1.0000]), tensor([1.0000, 0.7500, 0.5000, 0.2500]))
     """
 
-    higher_is_better = None
 
-    def value(self, curves: Curves | BinnedCurves) -> tuple[Tensor, Tensor, Tensor]:
-        tp, fp, thresholds = points(self, curves)
-        if self.thresholds is None:
-            tp, fp = (torch.cat([x.new_zeros(1), x]) for x in (tp, fp))
-            thresholds = torch.cat([thresholds.new_ones(1), thresholds])
-        return fp / curves.each.negatives, tp / curves.each.positives, thresholds
+class MulticlassROC(ROCPlot, ROCFormula, MulticlassCurve):
+    """False and true positive rates of each class against the others as the threshold falls, and the thresholds.
+
+    `preds` are probabilities or logits `(N, C, ...)`, `target` labels `(N, ...)`. The value is `(fpr, tpr, thresholds)`: lists with a tensor
+    for each class, or with `thresholds` tensors `(C, T)`, `(C, T)` and `(T,)`; see `BinaryROC`. With `average="micro"` it is one curve of all
+    pairs of a sample and a class; with "macro" the mean over the classes that have a curve of the true positive rate at each of their false
+    positive rates, linear in between.
+
+    >>> from torch import tensor
+    >>> fpr, tpr, thresholds = MulticlassROC(num_classes=2)(tensor([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]), tensor([0, 1, 0]))
+    >>> fpr[0], tpr[0]
+    (tensor([0., 0., 1., 1.]), tensor([0.0000, 0.5000, 0.5000, 1.0000]))
+    """
 
 
-class BinaryPrecisionRecallCurve(PrecisionRecallPlot, BinaryCurve):
+class MultilabelROC(ROCPlot, ROCFormula, MultilabelCurve):
+    """False and true positive rates of each label as the threshold falls, and the thresholds.
+
+    `preds` are probabilities or logits, `target` labels, both `(N, L, ...)`. The value is `(fpr, tpr, thresholds)`: lists with a tensor for
+    each label, or with `thresholds` tensors `(L, T)`, `(L, T)` and `(T,)`; see `BinaryROC`.
+
+    >>> from torch import tensor
+    >>> fpr, tpr, thresholds = MultilabelROC(num_labels=2)(tensor([[0.75, 0.25], [0.5, 0.75]]), tensor([[1, 0], [0, 1]]))
+    >>> fpr[1], tpr[1], thresholds[1]
+    (tensor([0., 0., 1.]), tensor([0., 1., 1.]), tensor([1.0000, 0.7500, 0.2500]))
+    """
+
+
+class ROC(ClassificationTask):
+    """Receiver operating characteristic; see the class of each task.
+
+    >>> from torch import tensor
+    >>> ROC(task="binary")(tensor([0.25, 0.75, 0.5]), tensor([0, 1, 1]))
+    (tensor([0., 0., 0., 1.]), tensor([0.0000, 0.5000, 1.0000, 1.0000]), tensor([1.0000, 0.7500, 0.5000, 0.2500]))
+    """
+
+    tasks = {"binary": BinaryROC, "multiclass": MulticlassROC, "multilabel": MultilabelROC}
+    defaults = {}
+
+    @classmethod
+    def _order(cls) -> tuple[str, ...]:
+        return _ORDER
+
+
+class PrecisionRecallFormula(DrawnFormula):
+    """Precision and recall as the threshold rises, and at last (1, 0)."""
+
+    def drawn(self, points: Points, shape: str) -> Drawn:
+        precision, recall = (
+            pad(x.flip(1), (0, 1), value=last) for x, last in zip((points.precision, points.tpr.nan_to_num(nan=1.0)), (1.0, 0.0))
+        )
+        keep_at = None if points.distinct is None else points.distinct.flip(1)
+        return Drawn(precision, recall, points.at.flip(1), None if keep_at is None else pad(keep_at, (0, 1), value=True), keep_at, shape)
+
+    def averaged(self, points: Points) -> Drawn:
+        exact, undefined = self.thresholds is None, points.curve.positives.eq(0)
+        recall, order = pad(points.tpr, (1, 0)).sort(stable=True, dim=1)  # given thresholds may be in any order
+        precision = pad(points.precision, (1, 0), value=1.0).gather(1, order)
+        keep_at = _or_all(points.distinct, points.at) & ~undefined[:, None]
+        keep = pad(keep_at, (1, 0), value=True) & ~undefined[:, None]
+        grid, keep_grid = _ordered(recall.masked_fill(undefined[:, None], 0.0), keep.gather(1, order), True)
+        rows = [p[torch.searchsorted(r.contiguous(), grid[0]).clamp(max=len(r) - 1)] for p, r in zip(precision, recall)]
+        at, keep_at = _ordered(points.at, keep_at, False)
+        return Drawn(_mean_over(rows, undefined), grid, at, keep_grid if exact else None, keep_at if exact else None, "one")
+
+
+class BinaryPrecisionRecallCurve(PrecisionRecallPlot, PrecisionRecallFormula, BinaryCurve):
     """Precision and recall as the threshold rises, and the thresholds.
 
     `preds` are probabilities or logits, `target` labels, of equal shape `(N, ...)`. The value is `(precision, recall, thresholds)`: exact, a
     point for each distinct score, or with `thresholds` one for each of them; then the point (1, 0), which has no threshold. Recall is 1
-    without positives, as in scikit-learn; precision is NaN at a threshold that nothing reaches.
+    without positives, as in scikit-learn; precision is NaN at a threshold that nothing reaches. `forward` on a device repeats points where
+    scores are tied.
 
     >>> from torch import tensor
     >>> BinaryPrecisionRecallCurve()(tensor([0.25, 0.75, 0.5]), tensor([0, 1, 1]))
     (tensor([0.6667, 1.0000, 1.0000, 1.0000]), tensor([1.0000, 1.0000, 0.5000, 0.0000]), tensor([0.2500, 0.5000, 0.7500]))
     """
 
-    higher_is_better = None
 
-    def value(self, curves: Curves | BinnedCurves) -> tuple[Tensor, Tensor, Tensor]:
-        tp, fp, thresholds = (x.flip(0) for x in points(self, curves))
-        recall = (tp / curves.each.positives).nan_to_num(nan=1.0)
-        return torch.cat([tp / (tp + fp), tp.new_ones(1)]), torch.cat([recall, tp.new_zeros(1)]), thresholds
+class MulticlassPrecisionRecallCurve(PrecisionRecallPlot, PrecisionRecallFormula, MulticlassCurve):
+    """Precision and recall of each class against the others as the threshold rises, and the thresholds.
 
+    `preds` are probabilities or logits `(N, C, ...)`, `target` labels `(N, ...)`. The value is `(precision, recall, thresholds)`: lists with a
+    tensor for each class, or with `thresholds` tensors `(C, T + 1)`, `(C, T + 1)` and `(T,)`; see `BinaryPrecisionRecallCurve`. With
+    `average="micro"` it is one curve of all pairs of a sample and a class; with "macro" the mean over the classes with targets of the precision
+    at each of their recalls, of which the stepwise area is the macro average precision.
 
-def points(metric: BinaryCurve, curves: Curves | BinnedCurves) -> tuple[Tensor, Tensor, Tensor]:
-    """True positives, false positives and thresholds of one column: of distinct scores from the highest on, or of given thresholds, last first.
-
-    How many distinct scores there are is read from the device.
+    >>> from torch import tensor
+    >>> curves = MulticlassPrecisionRecallCurve(num_classes=2)(tensor([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]), tensor([0, 1, 0]))
+    >>> curves[0][0], curves[1][0]
+    (tensor([0.6667, 0.5000, 1.0000, 1.0000]), tensor([1.0000, 0.5000, 0.5000, 0.0000]))
     """
-    curve = curves.each
-    tp, fp = curve.tp[0], curve.fp[0]
-    if isinstance(curves, Curves):
-        assert curve.distinct is not None and curve.score is not None
-        distinct = curve.distinct[0]
-        return tp[distinct], fp[distinct], curves.probabilities(curve.score[0][distinct])
-    assert metric.thresholds is not None
-    count = len(metric.thresholds)
-    tp, fp, thresholds = tp[:count], fp[:count], constant(metric.thresholds, tp.device).flip(0)
-    if metric._rank is not None:
-        place = (count - 1 - constant(metric._rank, tp.device)).long().flip(0)
-        tp, fp = tp[place], fp[place]
-    return tp, fp, thresholds
+
+
+class MultilabelPrecisionRecallCurve(PrecisionRecallPlot, PrecisionRecallFormula, MultilabelCurve):
+    """Precision and recall of each label as the threshold rises, and the thresholds.
+
+    `preds` are probabilities or logits, `target` labels, both `(N, L, ...)`. The value is `(precision, recall, thresholds)`: lists with a tensor
+    for each label, or with `thresholds` tensors `(L, T + 1)`, `(L, T + 1)` and `(T,)`; see `BinaryPrecisionRecallCurve`.
+
+    >>> from torch import tensor
+    >>> curves = MultilabelPrecisionRecallCurve(num_labels=2)(tensor([[0.75, 0.25], [0.5, 0.75]]), tensor([[1, 0], [0, 1]]))
+    >>> curves[0][1], curves[1][1], curves[2][1]
+    (tensor([0.5000, 1.0000, 1.0000]), tensor([1., 1., 0.]), tensor([0.2500, 0.7500]))
+    """
+
+
+class PrecisionRecallCurve(ClassificationTask):
+    """Precision against recall; see the class of each task.
+
+    >>> from torch import tensor
+    >>> PrecisionRecallCurve(task="binary")(tensor([0.25, 0.75]), tensor([0, 1]))
+    (tensor([0.5000, 1.0000, 1.0000]), tensor([1., 1., 0.]), tensor([0.2500, 0.7500]))
+    """
+
+    tasks = {
+        "binary": BinaryPrecisionRecallCurve,
+        "multiclass": MulticlassPrecisionRecallCurve,
+        "multilabel": MultilabelPrecisionRecallCurve,
+    }
+    defaults = {}
+
+    @classmethod
+    def _order(cls) -> tuple[str, ...]:
+        return _ORDER

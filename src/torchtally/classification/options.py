@@ -9,6 +9,12 @@ from ..metric import Metric
 
 TASKS = ("binary", "multiclass", "multilabel")
 
+_CHOICES = {
+    "norm": ("l1", "l2", "max"),
+    "multiclass_mode": ("crammer-singer", "one-vs-all"),
+    "task": ("demographic_parity", "equal_opportunity", "all"),
+}
+
 
 def checked(metric: Metric, **options: Any) -> None:
     """Raise where an option is impossible; otherwise keep them on the metric."""
@@ -57,6 +63,12 @@ def _problem(option: str, x: Any, options: dict[str, Any]) -> str | None:
         return None if x in ("sigmoid", None) else "'sigmoid' or None"
     if option == "weights":
         return None if x in ("linear", "quadratic", "none", None) else "'linear', 'quadratic', 'none' or None"
+    if option in ("n_bins", "num_groups"):
+        return None if _whole(x) and x >= 1 else "an integer of at least 1"
+    if option == "squared":
+        return None if isinstance(x, bool) else "True or False"
+    if option in _CHOICES:
+        return None if x in _CHOICES[option] else ", ".join(map(repr, _CHOICES[option][:-1])) + f" or {_CHOICES[option][-1]!r}"
     if option == "from_logits":
         return None if x is None or isinstance(x, bool) else "True, False or None"
     if option == "beta":

@@ -1,4 +1,4 @@
-"""`plot` of the metrics whose value is a curve."""
+"""`plot` of the metrics whose value is a curve, or a point of one."""
 
 from __future__ import annotations
 
@@ -51,6 +51,22 @@ class PrecisionRecallPlot(Drawn):
         return plot_precision_recall(
             found, score, ax, labels=labels, threshold=threshold, name=spaced(type(self).__name__), noun=_noun(self)
         )
+
+
+class OperatingPointPlot(Drawn):
+    """Draws the best rate, and writes the threshold it is reached at."""
+
+    def plot(self, val: Any = None, ax: Any = None, *, labels: Sequence[str] | None = None) -> tuple[Any, Any]:
+        """Draw the rate, or that of `val`: what `compute` gave, or a list of that, one for each step. `labels` names the classes."""
+        from ..plotting.curves import plot_operating_point
+        from ..plotting.values import plot_values, scale_of
+
+        found = self.compute() if val is None else val
+        scale = scale_of(self, found[0])
+        if isinstance(found, list):
+            return plot_values([rate for rate, _ in found], ax, labels=labels, scale=scale)
+        rate, threshold = found
+        return plot_operating_point(rate, threshold, ax, labels=labels, scale=scale)
 
 
 def _noun(metric: Any) -> str:

@@ -18,39 +18,62 @@ WIDEST = 240
 SETTINGS = {"epilog": "Example: torchtally bench --all --price a40 --html bench.html --picture bench.png"}
 
 
-def option(text: str, *names: str) -> Any:
-    return typer.Option(*names, help=text, show_default=False)
+TRAINED, PROFILED, WRITTEN = "What is trained", "Profiles", "Results in files"
+
+
+def option(text: str, *names: str, group: str | None = None) -> Any:
+    return typer.Option(*names, help=text, show_default=False, rich_help_panel=group)
 
 
 def command(
-    variant: Annotated[list[str] | None, option("A variant to run; may be given several times. Default: none, naive, collection, torchtally.")] = None,
+    variant: Annotated[
+        list[str] | None, option("A variant to run; may be given several times. Default: none, naive, collection, torchtally.")
+    ] = None,
     all: Annotated[bool, option("Run every variant.", "--all")] = False,
     metrics: Annotated[bool, option("Collect metrics, or only train.", "--metrics/--no-metrics")] = True,
-    device: Annotated[str | None, option("cuda, cpu, or pretend: measure nothing, predict all. Default: cuda where there is one, else cpu.")] = None,
+    device: Annotated[
+        str | None, option("cuda, cpu, or pretend: measure nothing, predict all. Default: cuda where there is one, else cpu.")
+    ] = None,
     price: Annotated[
         list[str] | None,
-        option("Predict for this device: a40, a100, h100, h200, l4, t4, rtx4090 or a file (docs/cost-model.md); may be given several times. Default: a40 without CUDA. none: do not."),
+        option(
+            "Predict for this device: a40, a100, h100, h200, l4, t4, rtx4090 or a file (docs/cost-model.md); may be given several times. Default: a40 without CUDA. none: do not."
+        ),
     ] = None,
-    model: Annotated[str | None, option("resnet18 or small.")] = None,
-    data: Annotated[str | None, option("fake (random images) or digits (scikit-learn's real ones). Default: digits where the CPU is measured.")] = None,
-    batch: Annotated[int | None, option("Images per step and process.")] = None,
-    steps: Annotated[int | None, option("Timed steps per variant, rounded up to whole log intervals.")] = None,
-    log_interval: Annotated[int | None, option("Steps between two readings of the metrics.")] = None,
-    warmup: Annotated[int | None, option("Steps left out at the start.")] = None,
-    image_size: Annotated[int | None, option("Height and width of the images, in pixels.")] = None,
-    classes: Annotated[int | None, option("Number of classes.")] = None,
-    workers: Annotated[int | None, option("Processes that load data; 0 loads between the steps.")] = None,
-    seed: Annotated[int, option("Seed of the weights. Default: 0.")] = 0,
-    ddp: Annotated[bool, option("Train under DistributedDataParallel, in one process.", "--ddp")] = False,
-    nproc: Annotated[int, option("Train in this many processes under DistributedDataParallel.")] = 1,
-    profile: Annotated[bool, option("Also run each variant under PyTorch's profiler and write its trace.", "--profile")] = False,
-    probe_lines: Annotated[bool, option("Profile with a region around every line of the metrics' update.", "--probe-lines")] = False,
-    logdir: Annotated[Path, option("Where the traces go; TensorBoard and Perfetto open them. Default: torchtally-traces.")] = Path("torchtally-traces"),
-    torchmetrics: Annotated[str | None, option("The version of torchmetrics this run is meant for; another one installed is an error.")] = None,
-    json: Annotated[Path | None, option("Write the results to this file as JSON (docs/experiment.md).")] = None,
-    csv: Annotated[Path | None, option("Write the results to this file as CSV.")] = None,
-    html: Annotated[Path | None, option("Write a page with tables, picture, stalls and timelines to this file.")] = None,
-    picture: Annotated[Path | None, option("Draw step time against no metrics into this file: .png, .svg or .pdf.")] = None,
+    model: Annotated[str | None, option("resnet18 or small.", group=TRAINED)] = None,
+    data: Annotated[
+        str | None,
+        option(
+            "fake (random images), digits (scikit-learn's real ones) or ready (a few batches that lie ready: no loader). Default: digits where the CPU is measured.",
+            group=TRAINED,
+        ),
+    ] = None,
+    batch: Annotated[int | None, option("Images per step and process.", group=TRAINED)] = None,
+    steps: Annotated[int | None, option("Timed steps per variant, rounded up to whole log intervals.", group=TRAINED)] = None,
+    log_interval: Annotated[int | None, option("Steps between two readings of the metrics.", group=TRAINED)] = None,
+    warmup: Annotated[int | None, option("Steps left out at the start.", group=TRAINED)] = None,
+    image_size: Annotated[int | None, option("Height and width of the images, in pixels.", group=TRAINED)] = None,
+    classes: Annotated[int | None, option("Number of classes.", group=TRAINED)] = None,
+    workers: Annotated[int | None, option("Processes that load data; 0 loads between the steps.", group=TRAINED)] = None,
+    seed: Annotated[int, option("Seed of the weights. Default: 0.", group=TRAINED)] = 0,
+    ddp: Annotated[bool, option("Train under DistributedDataParallel, in one process.", "--ddp", group=TRAINED)] = False,
+    nproc: Annotated[int, option("Train in this many processes under DistributedDataParallel.", group=TRAINED)] = 1,
+    profile: Annotated[
+        bool, option("Also run each variant under PyTorch's profiler and write its trace.", "--profile", group=PROFILED)
+    ] = False,
+    probe_lines: Annotated[
+        bool, option("Profile with a region around every line of the metrics' update.", "--probe-lines", group=PROFILED)
+    ] = False,
+    logdir: Annotated[
+        Path, option("Where the traces go; TensorBoard and Perfetto open them. Default: torchtally-traces.", group=PROFILED)
+    ] = Path("torchtally-traces"),
+    torchmetrics: Annotated[
+        str | None, option("The version of torchmetrics this run is meant for; another one installed is an error.")
+    ] = None,
+    json: Annotated[Path | None, option("Write the results to this file as JSON (docs/experiment.md).", group=WRITTEN)] = None,
+    csv: Annotated[Path | None, option("Write the results to this file as CSV.", group=WRITTEN)] = None,
+    html: Annotated[Path | None, option("Write a page with tables, picture, stalls and timelines to this file.", group=WRITTEN)] = None,
+    picture: Annotated[Path | None, option("Draw step time against no metrics into this file: .png, .svg or .pdf.", group=WRITTEN)] = None,
 ) -> None:
     """Train with and without metrics and show what they cost."""
     choices.need_version("torchmetrics", torchmetrics)

@@ -30,28 +30,55 @@ SETTINGS = {
 
 def command(
     script: Annotated[str, typer.Argument(metavar="SCRIPT", help="The script to run, or with -m the module.", show_default=False)],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Handed to the script as they are.", show_default=False)] = None,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGS", help="Handed to the script as they are.", show_default=False)
+    ] = None,
     module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module, as for `python -m`.")] = False,
     steps: Annotated[int | None, typer.Option(min=1, help="End the script after this many optimiser steps.", show_default=False)] = None,
-    warmup: Annotated[int, typer.Option(min=0, help="Leave out the first steps.")] = 0,
+    warmup: Annotated[int, typer.Option(min=0, help="Leave this many steps at the start out of the count.")] = 0,
     budget: Annotated[
         float | None, typer.Option(min=0, help="Most stalls per step that are fine; more ends with exit code 1.", show_default=False)
     ] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE:LINE|PATTERN", help="Accept these stalls: a line, a file, or a pattern for a function, metric or operator.", show_default=False),
+        typer.Option(
+            metavar="FILE:LINE|PATTERN",
+            help="Accept these stalls: a line, a file, or a pattern for a function, metric or operator.",
+            show_default=False,
+        ),
     ] = None,
-    only_metrics: Annotated[bool, typer.Option("--only-metrics", help="Only what waits within a metric's code.")] = False,
-    own: Annotated[list[str] | None, typer.Option(metavar="PACKAGE|PATH", help="Count this code as your own, though it is installed.", show_default=False)] = None,
+    only_metrics: Annotated[bool, typer.Option("--only-metrics", help="Count only what waits in the code of metrics.")] = False,
+    own: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PACKAGE|PATH", help="Count this code as your own, though it is installed.", show_default=False),
+    ] = None,
     devices: Annotated[int, typer.Option(min=1, help="How many GPUs to pretend.")] = 1,
-    fast: Annotated[bool, typer.Option("--fast", help="Replace the results of large operators by noise of the right shape.")] = False,
-    shapes: Annotated[bool, typer.Option("--shapes", help="Run large tensors on shapes alone: for models that no host can run.")] = False,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="Skip large computations: their results are noise of the right shape, so losses mean nothing.")
+    ] = False,
+    shapes: Annotated[
+        bool,
+        typer.Option("--shapes", help="Run large tensors on shapes alone, without memory: for models that this machine could not hold."),
+    ] = False,
     price: Annotated[
-        str | None, typer.Option(metavar="GPU|FILE", help="Predict times for this GPU (a40, h100, …; docs/cost-model.md).", show_default=False)
+        str | None,
+        typer.Option(metavar="GPU|FILE", help="Predict times for this GPU (a40, h100, …; docs/cost-model.md).", show_default=False),
     ] = None,
-    json: Annotated[str | None, typer.Option("--json", metavar="[=FILE]", help="Write JSON (docs/json.md) instead of text, or to a file too.", show_default=False)] = None,
-    html: Annotated[Path | None, typer.Option(help="Also write a page to this file.", show_default=False)] = None,
-    perfetto: Annotated[Path | None, typer.Option(help="Also write a trace for Perfetto to this file.", show_default=False)] = None,
+    json: Annotated[
+        str | None,
+        typer.Option(
+            "--json",
+            metavar="[=FILE]",
+            help="Print JSON (docs/json.md) instead of text; with =FILE print text and write JSON there.",
+            show_default=False,
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a page with a timeline to this file.", show_default=False)
+    ] = None,
+    perfetto: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a trace for ui.perfetto.dev to this file.", show_default=False)
+    ] = None,
 ) -> None:
     """Run SCRIPT on a pretend GPU and list every place where the host would wait for a real one."""
     from ..stalls import script as running
@@ -108,7 +135,10 @@ def _judge(report: Report, outcome: Outcome, budget: float) -> None:
         unit = "per step" if report.steps else "in all"
         print(f"torchtally: {number(selection.per_step(report))} stalls {unit}, over the budget of {number(budget)}:", file=sys.stderr)
         for row in found:
-            print(f"  {number(row.per_step if report.steps else row.count):>6}  {place(row.site)}  {row.kind} ({row.operator})", file=sys.stderr)
+            print(
+                f"  {number(row.per_step if report.steps else row.count):>6}  {place(row.site)}  {row.kind} ({row.operator})",
+                file=sys.stderr,
+            )
         raise typer.Exit(1)
 
 
@@ -183,7 +213,14 @@ def _progress(steps: int | None) -> Iterator[Callable[[int, Recorder], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns: list[Any] = [SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("steps"), TimeElapsedColumn()]
+    columns: list[Any] = [
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("steps"),
+        TimeElapsedColumn(),
+    ]
     with Progress(
         *columns, console=Console(stderr=True), auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
     ) as bar:

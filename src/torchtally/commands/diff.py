@@ -10,14 +10,21 @@ import typer
 
 from ..errors import TallyError
 
-SETTINGS = {"epilog": "Example: torchtally check train.py --json > before.json; edit; torchtally check train.py --json > after.json; torchtally diff before.json after.json"}
+SETTINGS = {
+    "epilog": "Example: torchtally check train.py --json > before.json; edit; torchtally check train.py --json > after.json; torchtally diff before.json after.json"
+}
 
 
 def command(
-    before: Annotated[Path, typer.Argument(help="The JSON of `torchtally check` or `torchtally stalls` before the change.", show_default=False)],
-    after: Annotated[Path, typer.Argument(help="The same after it.", show_default=False)],
+    before: Annotated[
+        Path,
+        typer.Argument(
+            metavar="BEFORE", help="The JSON of `torchtally check` or `torchtally stalls` before the change.", show_default=False
+        ),
+    ],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="The same after it.", show_default=False)],
     json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/json.md) instead of text.")] = False,
-    html: Annotated[Path | None, typer.Option(help="Also write a page to this file.", show_default=False)] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page to this file.", show_default=False)] = None,
 ) -> None:
     """Compare two reports. The exit code is 1 if a stall appeared or grew."""
     from ..stalls.comparison import compare, read_account
@@ -42,7 +49,9 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise TallyError(f"{path}: {error.strerror}; expected a report written by `torchtally check --json` or `torchtally stalls --json`.") from None
+        raise TallyError(
+            f"{path}: {error.strerror}; expected a report written by `torchtally check --json` or `torchtally stalls --json`."
+        ) from None
 
 
 def _write(path: Path, text: str) -> None:

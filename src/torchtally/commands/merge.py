@@ -13,8 +13,10 @@ SETTINGS = {"epilog": "Example: torchtally merge part0.pt part1.pt -o whole.pt"}
 
 
 def command(
-    files: Annotated[list[Path], typer.Argument(help="Files of torchtally.save, of the same metrics.", show_default=False)],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the total.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="Two or more files of torchtally.save, of the same metrics.", show_default=False)
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write the total.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print what `torchtally show --json` prints of the total.")] = False,
 ) -> None:
     """Add up the totals of files."""

@@ -81,8 +81,8 @@ def _short(value: Any) -> str:
 
 
 def command(
-    file: Annotated[Path, typer.Argument(help="A file of torchtally.save.", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of torchtally.save.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Show the metrics in a file and their values."""
     show(file, as_json)

@@ -34,20 +34,46 @@ SETTINGS = {
 
 
 def command(
-    traces: Annotated[list[Path], typer.Argument(metavar="TRACE...", help="Trace files of torch.profiler, or folders of them: one per rank.", show_default=False)],
-    json: Annotated[str | None, typer.Option("--json", metavar="[=FILE]", help="Print JSON (docs/json.md) instead of text, or write it to a file.", show_default=False)] = None,
-    csv: Annotated[str | None, typer.Option("--csv", metavar="[=FILE]", help="Print a table for spreadsheets, or write it to a file.", show_default=False)] = None,
+    traces: Annotated[
+        list[Path],
+        typer.Argument(metavar="TRACE", help="Trace files of torch.profiler, or folders of them: one per rank.", show_default=False),
+    ],
+    json: Annotated[
+        str | None,
+        typer.Option(
+            "--json", metavar="[=FILE]", help="Print JSON (docs/json.md) instead of text, or write it to a file.", show_default=False
+        ),
+    ] = None,
+    csv: Annotated[
+        str | None,
+        typer.Option("--csv", metavar="[=FILE]", help="Print a table for spreadsheets, or write it to a file.", show_default=False),
+    ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page to this file.", show_default=False)] = None,
-    perfetto: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the trace with the stalls added, for ui.perfetto.dev.", show_default=False)] = None,
-    budget: Annotated[float | None, typer.Option(min=0, help="Most stalls per step that are fine; more ends with exit code 1.", show_default=False)] = None,
+    perfetto: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write the trace with the stalls added, for ui.perfetto.dev.", show_default=False),
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(min=0, help="Most stalls per step that are fine; more ends with exit code 1.", show_default=False)
+    ] = None,
     budget_ms: Annotated[
-        float | None, typer.Option("--budget-ms", min=0, help="Most host wait per step that is fine, in milliseconds; more ends with exit code 1.", show_default=False)
+        float | None,
+        typer.Option(
+            "--budget-ms",
+            min=0,
+            help="Most host wait per step that is fine, in milliseconds; more ends with exit code 1.",
+            show_default=False,
+        ),
     ] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE:LINE|PATTERN", help="Accept these stalls: a line, a file, or a pattern for a function, metric or operator.", show_default=False),
+        typer.Option(
+            metavar="FILE:LINE|PATTERN",
+            help="Accept these stalls: a line, a file, or a pattern for a function, metric or operator.",
+            show_default=False,
+        ),
     ] = None,
-    warmup: Annotated[int, typer.Option(min=0, help="Leave out the first steps.")] = 0,
+    warmup: Annotated[int, typer.Option(min=0, help="Leave this many steps at the start out of the count.")] = 0,
 ) -> None:
     """Read profiler traces and tell which lines made the host wait for the device, and what that cost."""
     from ..stalls import selection
@@ -74,7 +100,9 @@ def _check_outputs(outputs: Sequence[Path], traces: Sequence[Path]) -> None:
             raise TallyError(f"{file}: is one of the traces to read; choose another file for the result.")
 
 
-def _write(found: Report, timelines: Sequence[Timeline], json: str | None, csv: str | None, html: Path | None, perfetto: Path | None) -> None:
+def _write(
+    found: Report, timelines: Sequence[Timeline], json: str | None, csv: str | None, html: Path | None, perfetto: Path | None
+) -> None:
     from ..stalls.renderers import csv as tables
     from ..stalls.renderers import html as pages
     from ..stalls.renderers import json as data
@@ -143,7 +171,9 @@ def _judge(found: Report, timelines: Sequence[Timeline], budget: float | None, b
         inside = selection.within_steps(found)
         wait = total([s.host_wait_us for s in inside.stalls])
         if wait is None:
-            raise TallyError("the budget of milliseconds cannot be judged: how long the host waited is unknown for some stalls. Use --budget.")
+            raise TallyError(
+                "the budget of milliseconds cannot be judged: how long the host waited is unknown for some stalls. Use --budget."
+            )
         wait /= found.steps or 1
         if wait > budget_ms * 1000:
             print(f"torchtally: {duration(wait)} of host wait {unit}, over the budget of {number(budget_ms)} ms:", file=sys.stderr)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from torch import Tensor
+
 from .. import classification
 from ..formula import Formula
 from .one_shot import by_task, one_shot
@@ -17,7 +19,9 @@ _ORDERS = {
 
 
 def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.replace("FBeta", "Fbeta").replace("CorrCoef", "Corrcoef")).lower()
+    return re.sub(
+        r"(?<=[a-z0-9])(?=[A-Z])", "_", name.replace("FBeta", "Fbeta").replace("CorrCoef", "Corrcoef").replace("LogAUC", "Logauc")
+    ).lower()
 
 
 def _fill(space: dict[str, Any]) -> list[str]:
@@ -44,6 +48,30 @@ def _fill(space: dict[str, Any]) -> list[str]:
 
 __all__ = _fill(globals())
 
-binary_roc = one_shot(classification.BinaryROC, "binary_roc")
-binary_precision_recall_curve = one_shot(classification.BinaryPrecisionRecallCurve, "binary_precision_recall_curve")
-__all__ += ["binary_precision_recall_curve", "binary_roc"]
+multilabel_coverage_error = one_shot(classification.MultilabelCoverageError, "multilabel_coverage_error")
+multilabel_ranking_average_precision = one_shot(classification.MultilabelRankingAveragePrecision, "multilabel_ranking_average_precision")
+multilabel_ranking_loss = one_shot(classification.MultilabelRankingLoss, "multilabel_ranking_loss")
+binary_groups_stat_rates = one_shot(classification.BinaryGroupStatRates, "binary_groups_stat_rates")
+__all__ += ["binary_groups_stat_rates", "multilabel_coverage_error", "multilabel_ranking_average_precision", "multilabel_ranking_loss"]
+
+
+def binary_fairness(
+    preds: Tensor, target: Tensor | None, groups: Tensor, task: str = "all", *args: Any, **options: Any
+) -> dict[str, Tensor]:
+    """One-shot form of `BinaryFairness`, whose further options follow; the number of groups is read from the largest."""
+    several = int(groups.max()) + 1 if groups.numel() else 1
+    value: dict[str, Tensor] = classification.BinaryFairness(max(1, several), task, *args, **options).one_shot(preds, target, groups)
+    return value
+
+
+def demographic_parity(preds: Tensor, groups: Tensor, *args: Any, **options: Any) -> dict[str, Tensor]:
+    """`binary_fairness` with `task="demographic_parity"`, which needs no target."""
+    return binary_fairness(preds, None, groups, "demographic_parity", *args, **options)
+
+
+def equal_opportunity(preds: Tensor, target: Tensor, groups: Tensor, *args: Any, **options: Any) -> dict[str, Tensor]:
+    """`binary_fairness` with `task="equal_opportunity"`."""
+    return binary_fairness(preds, target, groups, "equal_opportunity", *args, **options)
+
+
+__all__ += ["binary_fairness", "demographic_parity", "equal_opportunity"]

@@ -43,7 +43,7 @@ def plot_calibration(
         linewidth=0.8,
         label="gap to the confidence",
     )
-    ax.set(xlim=(0, 1), ylim=(0, 1), ylabel="share that came true", title=name if score is None else f"{name}: {norm} error {short(score)}")
+    ax.set(xlim=(0, 1), ylim=(0, 1), ylabel="share that came true", title=name if score is None else f"{name}: {short(score)} ({norm})")
     ax.legend(loc="upper left", frameon=False, fontsize=8.5)
     bare(ax)
     lowest = ax

@@ -13,6 +13,25 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # 
 STROKES = ("-", "--", "-.", ":")
 MINUS = "\N{MINUS SIGN}"
 INK, GREY, PALE = "#333333", "#767676", "#D9D9D9"
+_PEOPLE = (
+    "Cohen",
+    "Cramer",
+    "Fleiss",
+    "Hamming",
+    "Jaccard",
+    "Jensen",
+    "Kendall",
+    "Lin",
+    "Matthews",
+    "Minkowski",
+    "Pearson",
+    "Rand",
+    "Shannon",
+    "Spearman",
+    "Theil",
+    "Tschuprow",
+    "Tweedie",
+)
 _TASKS = ("Binary ", "Multiclass ", "Multilabel ")
 
 
@@ -51,9 +70,10 @@ def stroke(i: int) -> dict[str, str]:
 
 
 def spaced(name: str) -> str:
-    """`MulticlassF1Score` → `Multiclass F1 score`, `BinaryAUROC` → `Binary AUROC`."""
+    """`MulticlassF1Score` → `Multiclass F1 score`, `BinaryAUROC` → `Binary AUROC`, `PearsonCorrCoef` → `Pearson correlation coefficient`."""
+    name = name.replace("CorrCoef", "CorrelationCoefficient").removesuffix("Metric") or name
     words = re.findall(r"[A-Z]+\d*(?![a-z])|[A-Z][a-z]*\d*[a-z]*|[a-z0-9]+|\S", name)
-    return " ".join(w if i == 0 or re.fullmatch(r"[A-Z]+\d*", w) else w.lower() for i, w in enumerate(words))
+    return " ".join(w if i == 0 or w in _PEOPLE or re.fullmatch(r"[A-Z]+\d*", w) else w.lower() for i, w in enumerate(words))
 
 
 def quantity(name: str) -> str:
@@ -61,7 +81,8 @@ def quantity(name: str) -> str:
     text = spaced(name)
     for task in _TASKS:
         text = text.removeprefix(task)
-    return text if text[:2].isupper() or text[1:2].isdigit() else text[:1].lower() + text[1:]
+    proper = text[:2].isupper() or text[1:2].isdigit() or text.split()[0] in _PEOPLE
+    return text if proper else text[:1].lower() + text[1:]
 
 
 def names_for(labels: Sequence[str] | None, count: int, noun: str) -> list[str]:

@@ -29,6 +29,8 @@ def plot_confusion_matrix(
     Cells are shaded, and with `percent` also written, by their share of the true class, so that rare classes can be read beside common
     ones. `labels` names the classes (of several labels: the labels). A matrix of shares (`normalize`) is drawn as it is.
     """
+    if isinstance(val, list | tuple) and not all(isinstance(x, int | float | list | tuple) for x in val):
+        raise TypeError(f"{name}: val is a list of matrices; draw each on its own.")
     matrix = on_host(val)
     if matrix.ndim not in (2, 3) or matrix.shape[-1] != matrix.shape[-2]:
         raise ValueError(

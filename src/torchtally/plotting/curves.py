@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .canvas import COLOURS, GREY, PALE, axes, bare, names_for, on_host, short, stroke
-from .values import figure_legend
+from .canvas import COLOURS, GREY, INK, PALE, axes, bare, names_for, on_host, short, stroke
+from .values import Scale, figure_legend, plot_values
 
 _MOST_LINES = 10
 
@@ -97,6 +97,17 @@ def plot_precision_recall(
     return _framed(figure, ax, name, "recall", "precision")
 
 
+def plot_operating_point(rate: Any, threshold: Any, ax: Any, *, labels: Sequence[str] | None, scale: Scale) -> tuple[Any, Any]:
+    """A rate, or one for each class, with the threshold it is reached at."""
+    at = on_host(threshold)
+    if not at.ndim:
+        figure, ax = plot_values(rate, ax, scale=scale)
+        ax.set_title(f"{ax.get_title()} at threshold {short(float(at))}")
+        return figure, ax
+    names = [f"{name} (at {short(t)})" for name, t in zip(names_for(labels, len(at), scale.noun), at)]
+    return plot_values(rate, ax, labels=names, scale=scale)
+
+
 def _curves(curve: Any, labels: Sequence[str] | None, name: str, noun: str) -> list[tuple[str, Any, Any, Any]]:
     """Each curve with its name, from one curve, lists of curves, or tensors of curves that share thresholds."""
     if not isinstance(curve, tuple | list) or len(curve) != 3:
@@ -121,7 +132,7 @@ def _draw(ax: Any, lines: list[Line], score: Any, what: str, threshold: float | 
         for line in lines:
             ax.plot(line.x, line.y, color=PALE, linewidth=0.8, **style)
         ax.plot([], [], color=PALE, label=f"{len(lines)} in all; the best and the worst three:")
-    marked = False
+    marks = []
     for k, i in enumerate(shown):
         line = lines[i]
         told = "" if (known := scores[i]) is None else f"{what} {short(known)}"
@@ -129,22 +140,13 @@ def _draw(ax: Any, lines: list[Line], score: Any, what: str, threshold: float | 
         ax.plot(line.x, line.y, linewidth=1.8, label=", ".join(filter(None, (line.name, told))) or "curve", **stroke(k), **drawn)
         place = line.at(threshold) if threshold is not None else None
         if place is not None:
-            at = f"at {threshold:g}" if len(lines) > 1 else f"at {threshold:g}: ({short(line.x[place])}, {short(line.y[place])})"
-            label = None if marked else f"threshold {at}"
-            ax.plot(
-                [line.x[place]],
-                [line.y[place]],
-                marker="o",
-                markersize=8,
-                markerfacecolor="white",
-                markeredgewidth=2,
-                linestyle="none",
-                color=COLOURS[k % len(COLOURS)],
-                label=label,
-                zorder=5,
-                clip_on=False,
-            )
-            marked = True
+            marks.append((line.x[place], line.y[place], COLOURS[k % len(COLOURS)]))
+    ring = {"marker": "o", "markersize": 8, "markerfacecolor": "white", "markeredgewidth": 2, "linestyle": "none", "zorder": 5}
+    for x, y, colour in marks:
+        ax.plot([x], [y], color=colour, clip_on=False, **ring)
+    if marks:
+        at = f": ({short(marks[0][0])}, {short(marks[0][1])})" if len(lines) == 1 else ""
+        ax.plot([], [], color=marks[0][2] if len(lines) == 1 else INK, label=f"threshold {threshold:g}{at}", **ring)
 
 
 def _scores(lines: list[Line], score: Any) -> list[float | None]:
@@ -160,6 +162,6 @@ def _scores(lines: list[Line], score: Any) -> list[float | None]:
 
 def _framed(figure: Any, ax: Any, name: str, x: str, y: str) -> tuple[Any, Any]:
     ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal", xlabel=x, ylabel=y, title=name)
-    figure_legend(ax, columns=1, below=0.12)
+    figure_legend(ax, columns=1 if len(ax.get_legend_handles_labels()[1]) <= 4 else 2, below=0.12)
     bare(ax)
     return figure, ax

@@ -100,7 +100,6 @@ def _gauge(x: float, ax: Any, scale: Scale) -> tuple[Any, Any]:
         ax.barh([0], [high - low], left=low, color=PALE, height=0.5)
     if np.isfinite(x):
         ax.barh([0], [x], color=COLOURS[0], height=0.5)
-    _write(ax, x, 0, low, high)
     ax.set(xlim=(low, high), ylim=(-0.6, 0.6), yticks=[], xlabel=scale.axis, title=f"{spaced(scale.name)}: {short(x)}")
     ax.spines["left"].set_visible(False)
     bare(ax)
@@ -291,6 +290,9 @@ def values_of(metric: Any, val: Any, ax: Any, labels: Sequence[str] | None) -> t
 
 
 def scale_of(metric: Any, val: Any) -> Scale:
+    """What is known of a metric's values; of a metric around another, what that says of its own."""
+    while hasattr(metric, "_measured") and hasattr(metric._measured(), "plot_lower_bound"):
+        metric = metric._measured()
     count = next((x.numel() for x in (val if isinstance(val, list | tuple) else [val]) if isinstance(x, Tensor)), 1)
     kinds = {"num_classes": "class", "num_labels": "label", "num_outputs": "output"}
     noun = next((noun for attribute, noun in kinds.items() if getattr(metric, attribute, None) == count), "sample")
@@ -300,7 +302,7 @@ def scale_of(metric: Any, val: Any) -> Scale:
         getattr(metric, "unit", None),
         metric.plot_lower_bound,
         metric.plot_upper_bound,
-        metric.higher_is_better,
+        metric.higher_is_better if isinstance(metric.higher_is_better, bool) else None,
     )
 
 

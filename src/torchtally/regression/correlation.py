@@ -61,6 +61,7 @@ class RankMetric(PairMetric):
     """A metric of the order of predictions and targets; memory grows with the data."""
 
     is_differentiable = False
+    plot_lower_bound = -1.0
     plot_upper_bound = 1.0
 
     def __init__(self, num_outputs: int = 1, **kwargs: Any) -> None:
@@ -85,7 +86,6 @@ class SpearmanCorrCoef(RankMetric):
     """
 
     higher_is_better = True
-    plot_lower_bound = -1.0
 
     def value(self, ranked: Ranked, *_: Any) -> Tensor:
         values = []

@@ -85,7 +85,7 @@ class CosineSimilarity(PairMetric):
     """
 
     higher_is_better = True
-    plot_upper_bound = 1.0
+    plot_lower_bound = None  # of the sum, which is the default
 
     def __init__(self, reduction: str | None = "sum", **kwargs: Any) -> None:
         choice_of(type(self).__name__, "reduction", reduction, REDUCTION)
@@ -172,7 +172,7 @@ class CriticalSuccessIndex(PairMetric):
 
     is_differentiable = False
     higher_is_better = True
-    plot_lower_bound = None  # type: ignore[assignment]
+    plot_upper_bound = 1.0
 
     def __init__(self, threshold: float, keep_sequence_dim: int | None = None, **kwargs: Any) -> None:
         name = type(self).__name__

@@ -20,7 +20,7 @@ class PairMetric(Formula):
 
     is_differentiable = True
     higher_is_better = False
-    plot_lower_bound = 0.0
+    plot_lower_bound: float | None = 0.0
 
     @feeds
     def update(self, preds: Tensor, target: Tensor) -> None:

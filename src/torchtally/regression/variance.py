@@ -62,7 +62,7 @@ class R2Score(ColumnMetric):
     """
 
     higher_is_better = True
-    plot_lower_bound = None  # type: ignore[assignment]
+    plot_lower_bound = None
     plot_upper_bound = 1.0
 
     def __init__(self, adjusted: int = 0, multioutput: str = "uniform_average", **kwargs: Any) -> None:
@@ -94,6 +94,7 @@ class ExplainedVariance(ColumnMetric):
     """
 
     higher_is_better = True
+    plot_lower_bound = None
     plot_upper_bound = 1.0
 
     def __init__(self, multioutput: str = "uniform_average", **kwargs: Any) -> None:
@@ -112,8 +113,6 @@ class RelativeSquaredError(PairMetric):
     >>> RelativeSquaredError()(tensor([2.5, 0.0, 2.0, 8.0]), tensor([3.0, -0.5, 2.0, 7.0]))
     tensor(0.0514)
     """
-
-    plot_lower_bound = None  # type: ignore[assignment]
 
     def __init__(self, num_outputs: int = 1, squared: bool = True, **kwargs: Any) -> None:
         name = type(self).__name__

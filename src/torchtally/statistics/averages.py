@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..faults import Fault, FaultError, FaultWarning, note
-from ..statistic import Input, Number, Piece, Slot, Slots, Statistic, host_visible, may_wait
+from ..statistic import Input, Number, Piece, Slot, Slots, Statistic, host_visible, may_wait, recorded
 
 if TYPE_CHECKING:
     from ..ledger import Ledger
@@ -213,7 +213,7 @@ class Average(Statistic):
         slots.total.add_(value.reshape(()) if value.numel() == 1 else value.sum(dtype=torch.float64), alpha=weight)
         if left_out is not None:
             slots.weight.add_(left_out.sum(), alpha=-weight)
-        if torch.compiler.is_compiling():
+        if recorded(value):
             slots.weight.add_(value.numel() * weight)
         else:
             _put(slots.host, 0.0, value.numel() * weight)

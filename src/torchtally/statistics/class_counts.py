@@ -13,14 +13,17 @@ import torch
 from torch import Tensor
 
 from ..faults import Fault, FaultError, note
-from ..kernels import count_on_device, count_on_host, in_top_k, in_top_k_on_host, row_argmax
+from ..kernels import channel_argmax, count_on_device, count_on_host, count_pairs_on_host, in_top_k, in_top_k_on_host, row_argmax
 from ..statistic import Input, Number, Piece, Slot, Slots, Statistic, host_visible, may_wait
 
 SMALL_HOST = 1024
 SMALL_DEVICE = 4096
 """Batches of up to this many labels wait as copies and are counted many at a time."""
 
-_UNSIGNED = np.dtype(np.uint64)
+SMALL_TABLE = 1 << 16
+"""On the CPU counts of classes come from one table of pairs of up to this size, if there are as many labels."""
+
+UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 _ADVICE = "Pass ignore_index for a padding label, or check num_classes."
 
@@ -106,6 +109,9 @@ class Labels(Input):
                 )
             return self._take_on_device(strict, preds, target, scored)
         if len(shape) != 1:
+            taken = self._take_images(preds, target) if scored else None
+            if taken is not None:
+                return taken
             preds = preds.movedim(1, -1).reshape(-1, given[1]) if scored else preds.reshape(-1)
             target = target.reshape(-1)
         if host_visible(preds, target):
@@ -147,6 +153,22 @@ class Labels(Input):
                 scores = (preds.float() if preds.dtype in (torch.bfloat16, torch.float16) else preds).numpy()
                 p = np.where(in_top_k_on_host(scores if keep is None else scores[keep], y, self.top_k), y, p)
         return "host" if waits else None, (p, y)
+
+    def _take_images(self, preds: Tensor, target: Tensor) -> tuple[Hashable, Piece] | None:
+        """The labels of large images in bytes; None for smaller ones, and where something is wrong that the usual way will tell."""
+        if self.top_k > 1 or not host_visible(preds, target):
+            return None
+        p = channel_argmax(preds)
+        if p is None:
+            return None
+        y = target.numpy().reshape(-1)
+        if self.ignore is not None:
+            keep = y != self.ignore
+            if not keep.all():
+                p, y = p[keep], y[keep]
+        if len(y) and _out_of_range(y, preds.shape[1]):
+            return None
+        return None, (p, y.astype(np.uint8, copy=False))
 
     def _impossible(self, y: np.ndarray, p: np.ndarray | None, bound: int, nan_row: int | None) -> FaultError:
         for name, labels in (("target", y), ("preds", p)):
@@ -215,7 +237,7 @@ class Labels(Input):
 
 
 def _out_of_range(labels: np.ndarray, bound: int) -> bool:
-    return bool(np.maximum.reduce(labels.view(_UNSIGNED)) >= bound)  # a negative label is a huge unsigned one
+    return bool(np.maximum.reduce(labels.view(UNSIGNED[labels.itemsize])) >= bound)  # a negative label is a huge unsigned one
 
 
 @dataclass(frozen=True)
@@ -281,6 +303,13 @@ class ClassCounts(Statistic):
             slots.rows.append(self._rows(p, y))
         elif isinstance(p, np.ndarray):
             hit, predicted, actual = slots.counts.numpy()
+            classes = self.input.classes or 0
+            if classes * classes <= min(len(y), SMALL_TABLE):
+                table = count_pairs_on_host(y, p, classes)
+                hit[:classes] += table.diagonal()
+                predicted[:classes] += table.sum(0)
+                actual[:classes] += table.sum(1)
+                return
             count_on_host(hit, y[p == y])
             count_on_host(predicted, p)
             count_on_host(actual, y)

@@ -29,7 +29,7 @@ class Confusion(Statistic):
     def update(self, slots: Slots, *normal: Any) -> None:
         p, y = normal
         if isinstance(p, np.ndarray):
-            key = y * self._size
+            key = np.multiply(y, self._size, dtype=np.intp)
             key += p
             count_on_host(slots.matrix.view(-1).numpy(), key)
         else:

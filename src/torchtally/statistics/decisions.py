@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from math import inf, log
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..faults import Fault, FaultError, note
 from ..statistic import Input, Piece, Slot, Slots, Statistic, host_visible, may_wait
-from .class_counts import SMALL_DEVICE, Counts, integers
+from .class_counts import SMALL_DEVICE, UNSIGNED, Counts, integers
 from .readings import READINGS, improbable, mixed, note_readings, outside
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -61,11 +61,12 @@ class Decisions(Input):
             raise ValueError(
                 f"target has shape {tuple(target.shape)}; expected at least {least} dimensions, since multidim_average is 'samplewise'."
             )
-        preds, target = self._rows(preds), self._rows(target)
         if host_visible(preds, target):
             taken = self._take_on_host(strict, preds, target)
             if taken is not None:
-                return None, taken
+                waits = not self.per_sample and taken[0].size <= SMALL_DEVICE
+                return ("host", taken[2] is None) if waits else None, taken
+        preds, target = self._rows(preds), self._rows(target)
         yes, wrong, logits = self._decide(preds)
         if target.numel() <= SMALL_DEVICE and not self.per_sample and may_wait(target):
             return target.shape, (yes, target.to(torch.int64, copy=True), wrong, logits)
@@ -79,63 +80,81 @@ class Decisions(Input):
         return x.reshape(n, self.labels, -1).transpose(1, 2) if x.numel() else x.reshape(n, 0, self.labels)
 
     # ---- the CPU form
-    def _take_on_host(self, strict: bool, preds: Tensor, target: Tensor) -> tuple[np.ndarray, bool | None] | None:
-        """Counts, and whether scores were taken for logits; None where the device form must tell what is wrong."""
-        y = target.numpy()
+    def _take_on_host(self, strict: bool, preds: Tensor, target: Tensor) -> Piece | None:
+        """Decisions, whether targets are yes, which elements count (None: all), and whether scores were taken for logits.
+
+        Arrays `(R, L)`, or `(N, M, L)` if `per_sample`. None where the device form must tell what is wrong.
+        """
+        y, scores = self._array(target), self._array(preds)
+        live = None if self.ignore is None else y != self.ignore
         logits = None
-        if preds.is_floating_point():
-            scores = (preds.float() if preds.dtype in (torch.bfloat16, torch.float16) else preds).numpy()
-            low, high = (scores.min(), scores.max()) if scores.size else (0.0, 0.0)
-            if low != low and self.ignore is None:
-                if strict:
-                    raise FaultError(f"preds has NaN at {_place(np.isnan(scores))}; expected numbers.")
+        if scores.dtype.kind == "f":
+            decided = self._decide_on_host(strict, scores, live, preds.dtype)
+            if decided is None:
                 return None
-            if low != low:
-                wrong = np.isnan(scores) & (y != self.ignore)
-                if wrong.any():
-                    if strict:
-                        raise FaultError(f"preds has NaN at {_place(wrong)}; expected numbers.")
-                    return None
-                low, high = np.nanmin(scores, initial=0.0), np.nanmax(scores, initial=0.0)
-            logits = bool(low < 0 or high > 1)
-            if logits and self.logits is False:
-                wrong = ((scores < 0) | (scores > 1)) & (True if self.ignore is None else y != self.ignore)
-                if wrong.any():
-                    if strict:
-                        raise FaultError(
-                            f"preds has {scores[_place(wrong)]} at {_place(wrong)}; expected probabilities in [0, 1], since from_logits is False."
-                        )
-                    return None
-            yes = scores > self._cuts[preds.dtype][logits if self.logits is None else self.logits]
+            yes, logits = decided
         else:
-            scores = preds.numpy()
             yes = scores == 1
         true = y == 1
-        live = None
-        impossible = ~(true | (y == 0))
-        if not preds.is_floating_point():
-            impossible |= ~(yes | (scores == 0))
-        if self.ignore is not None:
-            live = y != self.ignore
-            impossible &= live
-            live = None if live.all() else live
-        if impossible.any():
-            if not strict:
-                return None
-            at = _place(impossible)
-            raise FaultError(
-                f"target {y[at]} with prediction {scores[at]} at {at} is impossible; expected 0 or 1. Pass ignore_index for a padding label."
-            )
-        axis = 1 if self.per_sample else (0, 1)
-        if live is None:
-            positive, predicted = true.sum(axis), yes.sum(axis)
-            total: Any = y.shape[1] if self.per_sample else y.shape[0] * y.shape[1]
-        else:
+        if y.size and not (_within_one(y) and (logits is not None or _within_one(scores))):
+            impossible = ~(true | (y == 0))
+            if scores.dtype.kind != "f":
+                impossible |= ~(yes | (scores == 0))
+            if live is not None:
+                impossible &= live
+            if impossible.any():
+                return self._refuse(strict, impossible, lambda at: f"target {y[at]} with prediction {scores[at]}", "0 or 1")
+        if logits is not None and live is not None and not live.any():
+            logits = None
+        return yes, true, live, logits if y.size else None
+
+    def _decide_on_host(
+        self, strict: bool, scores: np.ndarray, live: np.ndarray | None, dtype: torch.dtype
+    ) -> tuple[np.ndarray, bool] | None:
+        low, high = (scores.min(), scores.max()) if scores.size else (0.0, 0.0)
+        if low != low:
+            wrong = np.isnan(scores) if live is None else np.isnan(scores) & live
+            if wrong.any():
+                return self._refuse(strict, wrong, lambda at: "preds has NaN", "numbers")
+            low, high = np.nanmin(scores, initial=0.0), np.nanmax(scores, initial=0.0)
+        logits = bool(low < 0 or high > 1)
+        if logits and self.logits is False:
+            wrong = (scores < 0) | (scores > 1)
+            wrong = wrong if live is None else wrong & live
+            if wrong.any():
+                return self._refuse(
+                    strict, wrong, lambda at: f"preds has {scores[at]}", "probabilities in [0, 1], since from_logits is False"
+                )
+        return scores > self._cuts[dtype][logits if self.logits is None else self.logits], logits
+
+    @staticmethod
+    def _refuse(strict: bool, wrong: np.ndarray, found: Callable[[tuple[int, ...]], str], expected: str) -> None:
+        if strict:
+            at = tuple(int(i) for i in np.argwhere(wrong)[0])
+            raise FaultError(f"{found(at)} at {at}, which is impossible; expected {expected}. Pass ignore_index for a padding label.")
+
+    def _array(self, x: Tensor) -> np.ndarray:
+        """Rows of labels: `(R, L)`, or `(N, M, L)` if `per_sample`."""
+        array: np.ndarray = (x.float() if x.dtype in (torch.bfloat16, torch.float16) else x).numpy()
+        if self.per_sample or (self.labels is not None and array.ndim > 2):
+            array = self._rows(torch.from_numpy(array)).numpy()
+            return array if self.per_sample else array.reshape(-1, array.shape[2])
+        return array.reshape(-1, 1) if self.labels is None else array
+
+    def _count(self, yes: np.ndarray, true: np.ndarray, live: np.ndarray | None) -> np.ndarray:
+        """Hits, positive predictions, positive targets and all elements `(4, L)`, or `(N, 4, L)` if `per_sample`."""
+        if live is not None:
             true, yes = true & live, yes & live
-            positive, predicted, total = true.sum(axis), yes.sum(axis), live.sum(axis)
-        hit = (true & yes).sum(axis)
-        counts = np.stack([hit, predicted, positive, np.broadcast_to(total, hit.shape)], -2).astype(np.int64)
-        return counts, logits if y.size else None
+        if self.per_sample:
+            rows = [x.sum(1) for x in (true & yes, yes, true)]
+            rows.append(np.full_like(rows[0], yes.shape[1]) if live is None else live.sum(1))
+            return np.stack(rows, -2)
+        if yes.shape[1] == 1:
+            seen = len(yes) if live is None else np.count_nonzero(live)
+            return np.array([[np.count_nonzero(true & yes)], [np.count_nonzero(yes)], [np.count_nonzero(true)], [seen]])
+        rows = [np.add.reduce(x, 0, np.int64) for x in (true & yes, yes, true)]
+        rows.append(np.full_like(rows[0], len(yes)) if live is None else np.add.reduce(live, 0, np.int64))
+        return np.stack(rows)
 
     # ---- the device form
     def _decide(self, preds: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -152,10 +171,11 @@ class Decisions(Input):
         return preds.gt(torch.where(found, logits, probabilities).to(preds.dtype)), wrong, found
 
     def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
-        if self.logits is None:
-            note_readings(slots, [piece[-1] for piece in pieces])
+        readings = [piece[-1] for piece in pieces]
         if isinstance(pieces[0][0], np.ndarray):
-            return pieces[0][:1]
+            if self.logits is None:
+                note_readings(slots, [x for x in readings if x is not None])
+            return (self._count(*(_joined(column) for column in list(zip(*pieces))[:3])),)
         yes, target, wrong = pieces[0][:3] if len(pieces) == 1 else (torch.cat(column) for column in list(zip(*pieces))[:3])
         true = target.eq(1)
         bad = ~(true | target.eq(0)) | wrong
@@ -164,6 +184,8 @@ class Decisions(Input):
             counted = target.ne(self.ignore)
             bad, live = bad & counted, live & counted
         note(slots, bad.reshape(len(pieces), -1), first)
+        if self.logits is None:
+            note_readings(slots, readings, None if self.ignore is None else live)
         axis = (1,) if self.per_sample else (0, 1)
         true, yes = true & live, yes & live
         hit, positive, predicted, total = ((true & yes).sum(axis), true.sum(axis), yes.sum(axis), live.sum(axis))
@@ -184,8 +206,13 @@ def cut(threshold: float, dtype: torch.dtype, logits: bool) -> float:
     return float(torch.nextafter(nearest, torch.tensor(-inf, dtype=dtype)))
 
 
-def _place(mask: np.ndarray) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.argwhere(mask)[0])
+def _within_one(labels: np.ndarray) -> bool:
+    """Whether all are 0 or 1; a negative label is a huge unsigned one."""
+    return bool(labels.view(UNSIGNED[labels.itemsize]).max() <= 1)
+
+
+def _joined(column: tuple[Any, ...]) -> Any:
+    return column[0] if len(column) == 1 or column[0] is None else np.concatenate(column)
 
 
 @dataclass(frozen=True)

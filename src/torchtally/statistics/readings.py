@@ -16,9 +16,10 @@ READINGS = {"scored": Slot(), "logits": Slot()}
 """Batches with scores, and those of them that were taken for logits: the slots of an input that decides."""
 
 
-def outside(scores: Tensor) -> Tensor:
-    """Whether any score lies outside [0, 1], so that a batch is one of logits."""
-    return (scores.lt(0) | scores.gt(1)).any()
+def outside(scores: Tensor, dim: int | None = None) -> Tensor:
+    """Whether any score lies outside [0, 1], so that a batch is one of logits; of several batches, along a dimension."""
+    found = scores.lt(0) | scores.gt(1)
+    return found.any() if dim is None else found.any(dim)
 
 
 def improbable(scores: Tensor) -> Tensor:
@@ -26,10 +27,22 @@ def improbable(scores: Tensor) -> Tensor:
     return ~(scores.ge(0) & scores.le(1))
 
 
-def note_readings(slots: Any, found: Sequence[Any]) -> None:
-    """Count batches by what `outside` found, all tensors or one bool; None is a batch without scores."""
-    if found[0] is not None:
-        slots.logits.add_(torch.stack(found).sum() if len(found) > 1 else found[0])  # type: ignore[arg-type]  # several are a list
+def note_readings(slots: Any, found: Sequence[Any], live: Tensor | None = None) -> None:
+    """Count batches by what `outside` found, all tensors or all bools; None is a batch without scores, or no batch at all.
+
+    A batch without an element that counts is not counted: `live` says which do, if not all.
+    """
+    if not found or found[0] is None:
+        return
+    if isinstance(found[0], bool):
+        slots.logits.add_(sum(found))
+        slots.scored.add_(len(found))
+    elif live is not None:
+        counted = live.reshape(len(found), -1).any(1)
+        slots.logits.add_((torch.stack(list(found)) & counted).sum())
+        slots.scored.add_(counted.sum())
+    else:
+        slots.logits.add_(torch.stack(list(found)).sum() if len(found) > 1 else found[0])
         slots.scored.add_(len(found))
 
 

@@ -77,14 +77,15 @@ def _patch_groups(patches: Patches, c10d: Any) -> None:
         call = signature.bind(*args, **kwargs)
         asked = str(call.arguments["backend"]).lower()
         if "nccl" not in asked and asked != "undefined":
-            return own(*args, **kwargs)
+            made = own(*args, **kwargs)
+            NCCL.discard(getattr(made[0], "group_name", ""))  # of a group that is gone
+            return made
         call.arguments.update(backend=c10d.Backend("gloo"), device_id=None)
         call.arguments[options] = None
         made = own(*call.args, **call.kwargs)
         group = made[0]
         if group is not None and group is not c10d.GroupMember.NON_GROUP_MEMBER:
-            if "cpu" not in asked and asked != "undefined":
-                NCCL.add(group.group_name)
+            (NCCL.discard if "cpu" in asked or asked == "undefined" else NCCL.add)(group.group_name)
             said = c10d.Backend("nccl") if asked == "nccl" else c10d.Backend(asked) if ":" in asked else c10d.Backend("cpu:gloo,cuda:nccl")
             c10d._world.pg_map[group] = (said, c10d._world.pg_map[group][1])
             note("torch.distributed: gloo carries what is meant for NCCL; collectives give the same results, on the host")

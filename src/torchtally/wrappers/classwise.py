@@ -1,0 +1,66 @@
+"""Values per class under the names of the classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ..pending import finished
+from .abstract import WrapperMetric, checked_metric
+
+
+class ClasswiseWrapper(WrapperMetric):
+    """A metric's values per class as a dict: `{"multiclassaccuracy_cat": …, "multiclassaccuracy_dog": …}`.
+
+    `metric` gives a vector, as metrics with `average=None` do; of a collection, each member does. `labels` name its elements (by default 0, 1,
+    …); `prefix` and `postfix` go around them, in place of the name of the metric's class. A number of labels other than that of the values raises
+    ValueError when results are read.
+
+    >>> from torch import tensor
+    >>> from torchtally.classification import MulticlassRecall
+    >>> from torchtally.wrappers import ClasswiseWrapper
+    >>> metric = ClasswiseWrapper(MulticlassRecall(num_classes=2, average=None), labels=["cat", "dog"])
+    >>> metric.update(tensor([0, 1, 0]), tensor([0, 1, 1]))
+    >>> metric.compute()
+    {'multiclassrecall_cat': tensor(1.), 'multiclassrecall_dog': tensor(0.5000)}
+    """
+
+    def __init__(self, metric: Any, labels: Sequence[str] | None = None, prefix: str | None = None, postfix: str | None = None) -> None:
+        super().__init__()
+        self.metric = checked_metric("ClasswiseWrapper", "metric", metric)
+        if labels is not None and not (isinstance(labels, list | tuple) and all(isinstance(x, str) for x in labels)):
+            raise ValueError(f"ClasswiseWrapper: labels is {labels!r}; expected a list of strings, or None.")
+        for name, x in (("prefix", prefix), ("postfix", postfix)):
+            if x is not None and not isinstance(x, str):
+                raise ValueError(f"ClasswiseWrapper: {name} is {x!r}; expected a string or None.")
+        self.labels = labels
+        self._prefix, self._postfix = prefix, postfix
+        self._hold()
+
+    def plot(self, val: Any = None, ax: Any = None, *, labels: Sequence[str] | None = None) -> tuple[Any, Any]:  # type: ignore[override]  # no other options
+        """Draw the values, or `val`, under the names of the classes."""
+        from ..plotting.wrappers import plot_classwise
+
+        return plot_classwise(self, val, ax, labels)
+
+    def _value(self, values: list[Any]) -> dict[str, Tensor]:
+        value = finished(values[0])
+        if not isinstance(value, dict):
+            return self._by_class(value, f"{type(self.metric).__name__.lower()}_")
+        return {k: x for name, inner in value.items() for k, x in self._by_class(inner, f"{name}_", collected=True).items()}
+
+    def _by_class(self, value: Any, name: str, collected: bool = False) -> dict[str, Tensor]:
+        if not isinstance(value, Tensor) or not value.ndim:
+            told = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+            raise ValueError(
+                f"ClasswiseWrapper: the metric's value is {told}; expected one value a class. Pass average=None to the metric."
+            )
+        labels = [str(i) for i in range(len(value))] if self.labels is None else self.labels
+        if len(labels) != len(value):
+            raise ValueError(f"ClasswiseWrapper: {len(labels)} labels were given but the metric has {len(value)} values; expected as many.")
+        before, after = self._prefix or "", self._postfix or ""
+        if collected or not (before or after):
+            before += name
+        return {f"{before}{label}{after}": x for label, x in zip(labels, value.unbind())}

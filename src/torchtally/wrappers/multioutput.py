@@ -1,0 +1,131 @@
+"""A metric for each of several outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..apart import Call, update_all
+from ..pending import finished
+from ..valid import rows_of
+from .abstract import WrapperMetric, checked_metric, given_to
+
+
+class MultioutputWrapper(WrapperMetric):
+    """One copy of a metric for each slice of the inputs along `output_dim`; the value is theirs, stacked.
+
+    Without `squeeze_outputs` slices keep that dimension, of size 1. With `remove_nans` rows in which an input of that output is NaN do not count.
+    Which these are, only the device knows: `update` adds such a batch in the background, and `forward` waits, as do batches of other members of
+    the collection it is in. Pass `remove_nans=False` where there is no NaN. Of a collection, the value is a dict of stacks.
+
+    >>> from torch import tensor
+    >>> from torchtally import MeanSquaredError
+    >>> from torchtally.wrappers import MultioutputWrapper
+    >>> metric = MultioutputWrapper(MeanSquaredError(), num_outputs=2)
+    >>> metric.update(tensor([[1.0, 2.0], [3.0, float("nan")]]), tensor([[1.0, 4.0], [1.0, 0.0]]))
+    >>> metric.compute()
+    tensor([2., 4.])
+    """
+
+    is_differentiable = False
+
+    def __init__(
+        self, base_metric: Any, num_outputs: int, output_dim: int = -1, remove_nans: bool = True, squeeze_outputs: bool = True
+    ) -> None:
+        super().__init__()
+        checked_metric("MultioutputWrapper", "base_metric", base_metric)
+        if not isinstance(num_outputs, int) or num_outputs < 1:
+            raise ValueError(f"MultioutputWrapper: num_outputs is {num_outputs!r}; expected a positive integer.")
+        self.metrics = nn.ModuleList([base_metric.clone() for _ in range(num_outputs)])
+        self.output_dim = output_dim
+        self.remove_nans = remove_nans
+        self.squeeze_outputs = squeeze_outputs
+        self._hold()
+
+    def _parts(self) -> list[Any]:
+        return list(self.metrics)
+
+    def _calls(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Call]:
+        return [
+            given_to(m, tuple(self._slice(x, i) for x in args), {k: self._slice(x, i) for k, x in kwargs.items()})
+            for i, m in enumerate(self.metrics)
+        ]
+
+    def _slice(self, x: Any, i: int) -> Any:
+        if not isinstance(x, Tensor) or not x.ndim:
+            return x
+        if x.shape[self.output_dim] != len(self.metrics):
+            raise ValueError(
+                f"MultioutputWrapper: an input has shape {tuple(x.shape)}; expected {len(self.metrics)} outputs along dimension {self.output_dim}."
+            )
+        return x.select(self.output_dim, i) if self.squeeze_outputs else x.narrow(self.output_dim, i, 1)
+
+    def _whole_rows(self, call: Call) -> Tensor | None:
+        """Which rows of an output have no NaN; None where there can be none."""
+        _, positional, given = call
+        found = None
+        for x in (*positional, *given.values()):
+            if isinstance(x, Tensor) and x.is_floating_point() and x.ndim:
+                rows = ~x.isnan().flatten(1).any(1) if x.ndim > 1 else ~x.isnan()
+                found = rows if found is None else found & rows
+        return found
+
+    def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        valid = kwargs.pop("valid", None)
+        calls: list[Call] = []
+        later = []
+        for call in self._calls(args, kwargs):
+            m, positional, given = call
+            keep = self._whole_rows(call) if self.remove_nans else None
+            keep = _both(keep, valid)
+            values = [*positional, *given.values()]
+            found = values if keep is None else rows_of(keep, values, "MultioutputWrapper")
+            if isinstance(found, list):
+                calls.append((m, tuple(found[: len(positional)]), dict(zip(given, found[len(positional) :]))))
+            else:
+                later.append((m, positional, {**given, "valid": found}))
+        if calls:
+            update_all(calls)
+        for m, positional, given in later:
+            m.update(*positional, **given)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The values on this batch, which is also accumulated. Waits for the device where rows with NaN are to be left out."""
+        return super().forward(*args, **kwargs)
+
+    def _forward_here(self, calls: list[Call]) -> Any:
+        return super()._forward_here([self._without_nan(call) for call in calls] if self.remove_nans else calls)
+
+    def _without_nan(self, call: Call) -> Call:
+        m, positional, given = call
+        keep = self._whole_rows(call)
+        if keep is None:
+            return call
+        found = rows_of(keep.cpu(), [*positional, *given.values()], "MultioutputWrapper")
+        assert isinstance(found, list)
+        return m, tuple(found[: len(positional)]), dict(zip(given, found[len(positional) :]))
+
+    def _value(self, values: list[Any]) -> Any:
+        return stacked(finished(values))
+
+
+def _both(keep: Tensor | None, valid: Any) -> Any:
+    """Rows that are whole and count."""
+    if keep is None or valid is None:
+        return valid if keep is None else keep
+    if isinstance(valid, int) or (isinstance(valid, Tensor) and not valid.ndim):
+        return keep & (torch.arange(len(keep), device=keep.device) < valid)
+    return keep & torch.as_tensor(valid, device=keep.device)
+
+
+def stacked(values: list[Any]) -> Any:
+    """Values of one form with a new first dimension; a list of them where their shapes differ."""
+    first = values[0]
+    if isinstance(first, dict):
+        return {k: stacked([v[k] for v in values]) for k in first}
+    if isinstance(first, tuple):
+        return tuple(stacked([v[k] for v in values]) for k in range(len(first)))
+    tensors = [x if isinstance(x, Tensor) else torch.as_tensor(x) for x in values]
+    return torch.stack(tensors) if all(x.shape == tensors[0].shape for x in tensors) else tensors
