@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         WeightedMeanAbsolutePercentageError,
     )
     from .wrappers import (
+        BootStrapper,
         ClasswiseWrapper,
         MetricTracker,
         MinMaxMetric,
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
         Running,
         RunningMean,
         RunningSum,
+        Sliced,
     )
 
 register()
@@ -87,6 +89,7 @@ __all__ = [
     "ROC",
     "Accuracy",
     "AveragePrecision",
+    "BootStrapper",
     "CalibrationError",
     "CatMetric",
     "ClasswiseWrapper",
@@ -143,6 +146,7 @@ __all__ = [
     "RunningMean",
     "RunningSum",
     "SensitivityAtSpecificity",
+    "Sliced",
     "Slot",
     "SpearmanCorrCoef",
     "Specificity",

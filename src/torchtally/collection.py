@@ -430,7 +430,11 @@ class MetricCollection(nn.Module):
         """Every metric that holds totals: the members, and those inside of members."""
         for name, member in self._modules.items():
             inside = member.named_modules(prefix=name) if member._modules else [(name, member)]
-            yield from ((n, m) for n, m in inside if isinstance(m, Metric) and (isinstance(m, Formula) or m._defaults))
+            for n, m in inside:
+                if isinstance(m, Metric):
+                    m._settle()
+                    if isinstance(m, Formula) or m._defaults:
+                        yield n, m
 
     def peers(self, metric: Metric) -> list[tuple[str, Metric]]:
         """The metrics that are read over the same ranks as one of them, with their names."""

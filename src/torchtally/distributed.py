@@ -317,6 +317,11 @@ def channel_of(process_group: Any) -> Channel | None:
     return channel if channel.world > 1 else None
 
 
+def rank_of() -> int:
+    """The number of this process among all, 0 where it is alone."""
+    return dist.get_rank() if available() else 0
+
+
 def is_first(process_group: Any) -> bool:
     """Whether this rank is the first of a group, or alone."""
     channel = channel_of(process_group)

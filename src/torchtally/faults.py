@@ -47,7 +47,7 @@ def note(slots: Any, bad: Tensor, first: Any) -> None:
     slots.bad.add_(rows.sum())
     updates = torch.arange(len(rows), device=rows.device).add_(first)
     earliest = updates.masked_fill(rows.eq(0), NEVER).min() if len(rows) else rows.new_full((), NEVER)
-    torch.minimum(slots.first_bad, earliest, out=slots.first_bad)
+    slots.first_bad.clamp_max_(earliest)
 
 
 def report(name: str, faults: list[tuple[Fault, int, int]], values: Any) -> None:

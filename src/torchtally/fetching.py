@@ -52,6 +52,9 @@ def readers(leaves: Leaves) -> list[Metric]:
 
 def leaves_named(metric: Any) -> Leaves:
     """The metrics inside of one that hold totals, with names for messages."""
+    for m in metric.modules():
+        if hasattr(m, "_settle"):
+            m._settle()
     return [(n or type(metric).__name__, m) for n, m in leaves_of(metric).items()]
 
 

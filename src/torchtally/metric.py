@@ -232,6 +232,9 @@ class Metric(nn.Module):
             self.reset()
         return pending
 
+    def _settle(self) -> None:
+        """Add what waits for the host to know something of it. To be called before totals are taken from outside."""
+
     def _later(self, read: Read | None) -> Callable[[], tuple[Any, list[tuple[str, Fault]]]]:
         """What gives the value, not yet on the host, and what was kept out, once the totals of all ranks have come. What is this rank's is taken now."""
         if read is not None and any(m in read for m in leaves_of(self).values()):

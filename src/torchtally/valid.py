@@ -29,10 +29,14 @@ class Unseen:
 
     def rows(self) -> list[Any]:
         """What counts of the batch; waits for the mask."""
+        return _chosen(self.mask, self.whole())
+
+    def whole(self) -> list[Any]:
+        """The whole batch; waits for the mask, or whatever it is that came in its place."""
         for event in self.events:
             if not event.query():
                 event.synchronize()
-        return _chosen(self.mask, self.values)
+        return self.values
 
 
 def rows_of(valid: Any, values: Sequence[Any], name: str) -> list[Any] | Tensor:
@@ -58,6 +62,17 @@ def rows_of(valid: Any, values: Sequence[Any], name: str) -> list[Any] | Tensor:
     if torch.compiler.is_compiling():
         raise ValueError(f"{name}: valid is a mask, whose number of rows a compiled update cannot know; pass the number of rows.")
     return _chosen(valid, values) if valid.is_cpu else valid
+
+
+def rows_at(places: Tensor, rows: int, values: Sequence[Any], name: str) -> list[Any]:
+    """The rows at some ascending places, which the host knows, of a batch of so many."""
+    found = _rows(values)
+    if found is not None and found != rows:
+        raise ValueError(f"{name}: the batch has {found} rows; expected {rows}, as many as the index has.")
+    first, count = int(places[0]), len(places)
+    if torch.equal(places, torch.arange(first, first + count)):
+        return [_sliced(x, rows, slice(first, first + count)) for x in values]
+    return [_indexed(x, rows, places) for x in values]
 
 
 def _rows(values: Sequence[Any]) -> int | None:

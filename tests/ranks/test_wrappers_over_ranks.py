@@ -1,5 +1,6 @@
 """Wrappers over real ranks: the totals inside are reduced together, whoever asks."""
 
+import test_sliced as slices
 import torch
 from test_wrappers import CASES, batches, both, fed, numbers
 
@@ -83,3 +84,33 @@ def test_what_must_stay_local_stays_local():
         return metric.compute().item(), users.compute()["val_a"].item(), {k: float(x) for k, x in low.compute().items()}
 
     assert run_ranks(work) == [[1.0 + 2 * r, 0.5, {"raw": 4.0, "max": 4.0, "min": 0.5}] for r in range(2)]
+
+
+def test_slices_over_ranks():
+    def work(rank):
+        wrong = {}
+        for name in ("counts", "moments", "samples", "users", "collection"):
+            data = slices.batches(4)
+            metric = slices.sliced(name, data[rank::2])
+            tally = tt.MetricCollection({"s": slices.sliced(name, data[rank::2])})
+            want = slices.reference(name, data)
+            found = [metric.compute(), metric.fetch().result(), tally.compute(), tally.fetch().result(), metric(**data[0]) and None]
+            wrong |= {f"{name} {k}": x for k, x in enumerate(found[:4]) if differs(x, want)}
+        return wrong
+
+    for found in run_ranks(work):
+        assert not isinstance(found, Raised), found
+        assert not found
+
+
+def test_ranks_draw_independently():
+    def work(rank):
+        metric = tt.BootStrapper(tt.classification.BinaryAccuracy(from_logits=False), 25, seed=0)
+        for _ in range(2):
+            metric.update(torch.ones(50), torch.arange(50) % 2)
+        return metric.replicates.ledger.flats[torch.int64, "sum"].tolist(), metric.compute()["mean"].item(), metric.fetch().result()["mean"]
+
+    (a, mean, later), (b, same, _) = run_ranks(work)
+    assert a != b
+    assert mean == same
+    assert abs(mean - later) < 1e-6

@@ -92,7 +92,7 @@ class Extreme(Statistic):
     def update(self, slots: Slots, *normal: Any) -> None:
         (value,) = normal
         if isinstance(value, Tensor):
-            (torch.maximum if self.largest else torch.minimum)(slots.best, value, out=slots.best)
+            (slots.best.clamp_min_ if self.largest else slots.best.clamp_max_)(value)
         elif not slots.host:
             slots.host.append(value)
         elif value != value or (value > slots.host[0] if self.largest else value < slots.host[0]):

@@ -2,26 +2,33 @@
 
 from ..aggregation import BaseAggregator
 from .abstract import WrapperMetric
+from .bootstrapping import BootStrapper
 from .classwise import ClasswiseWrapper
+from .feature_share import FeatureShare, NetworkCache
 from .minmax import MinMaxMetric
 from .multioutput import MultioutputWrapper
 from .multitask import MultitaskWrapper
 from .running import Running, RunningMean, RunningSum
+from .sliced import Sliced
 from .tracker import MetricTracker
 from .transformations import BinaryTargetTransformer, LambdaInputTransformer, MetricInputTransformer
 
 __all__ = [
     "BaseAggregator",
     "BinaryTargetTransformer",
+    "BootStrapper",
     "ClasswiseWrapper",
+    "FeatureShare",
     "LambdaInputTransformer",
     "MetricInputTransformer",
     "MetricTracker",
     "MinMaxMetric",
     "MultioutputWrapper",
     "MultitaskWrapper",
+    "NetworkCache",
     "Running",
     "RunningMean",
     "RunningSum",
+    "Sliced",
     "WrapperMetric",
 ]

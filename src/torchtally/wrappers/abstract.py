@@ -55,9 +55,10 @@ class WrapperMetric(Metric):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.__dict__["_given"] = {name: x for name, x in kwargs.items() if name in OPTIONS}
+        self.__dict__.update(_given={name: x for name, x in kwargs.items() if name in OPTIONS}, _batch=None)
 
     _given: dict[str, Any]
+    _batch: Any
 
     def _hold(self) -> None:
         """Let the metrics inside have the options that the wrapper was given, and its guard. The last thing that a constructor does."""
@@ -139,7 +140,8 @@ class WrapperMetric(Metric):
 
     def _measured(self) -> Any:
         """The metric that says between which bounds values lie and which end is better."""
-        return self._parts()[0]
+        part = self._parts()[0]
+        return getattr(part, "base", part)  # a stack of copies holds the metric itself
 
     def _later(self, read: Read | None) -> Later:
         parts = [m._later(read) for m in self._parts()]
@@ -184,6 +186,17 @@ class WrapperMetric(Metric):
     def _forget(self) -> None:
         """Forget even what `reset` keeps."""
         self.reset()
+
+    def _scratch(self) -> Any:
+        """An empty copy: what one batch adds."""
+        if self._batch is None:
+            empty = self.clone()
+            for m in empty.modules():
+                if isinstance(m, Metric):
+                    m.sync_on_compute = m.dist_sync_on_step
+            self.__dict__["_batch"] = empty
+        self._batch.reset()
+        return self._batch
 
     # ---- across ranks
     def _read(self) -> Read | None:
@@ -241,6 +254,13 @@ class WrapperMetric(Metric):
     def _expects(self, path: str) -> bool:
         """Whether the states of the metric inside at `path` must be in a `state_dict` that is loaded."""
         return True
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_batch": None}
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        self.__dict__["_batch"] = None
+        return super()._apply(fn, recurse)
 
     def _move(self, device: torch.device) -> None:
         """Metrics inside move by themselves."""

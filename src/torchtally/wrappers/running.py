@@ -133,7 +133,7 @@ class Window(StackedFormula):
     def _evaluated(self, ledger: Ledger) -> tuple[Any, list[tuple[str, Fault]]]:
         ledger.fold()
         whole = self.stacked.whole(ledger.views()[self._mine(ledger)[0]])
-        return self._value_of_slots(whole), [(type(self.base).__name__, f) for f in self._faults_of_slots(whole)]
+        return self._unfinished(self._value_of_slots(whole)), [(type(self.base).__name__, f) for f in self._faults_of_slots(whole)]
 
     def value(self, slots: Slots) -> Any:
         return self._value_of_slots(self.stacked.whole(slots))

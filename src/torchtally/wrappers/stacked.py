@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -26,6 +27,65 @@ def stackable(metric: Any) -> bool:
     )
 
 
+def by_row(metric: Any) -> bool:
+    """Whether what a batch adds is the sum (or the extreme) of what its rows add, each alone, so that all rows can be taken at once."""
+    if not stackable(metric) or not metric.only_feeds:
+        return False
+    ledger = metric.ledger
+    decides = any("logits" in input_.slots() for input_, _ in ledger.inputs)  # per batch, what its scores are
+    ours = all(type(part).__module__.startswith("torchtally.") for part in ledger.parts)
+    return ours and not decides and not any(s.merges for s in metric.statistics)
+
+
+def rows_in(batch: Sequence[Any]) -> int | None:
+    """How many rows a batch has, if all of it is tensors of as many."""
+    sizes = {x.shape[0] if isinstance(x, Tensor) and x.ndim else None for x in batch}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def share_of_rows(ledger: Ledger, batch: Sequence[Tensor], first: Any) -> list[dict[str, Tensor]]:
+    """What each row of a batch adds to each part of a ledger: slots with a first dimension more. Static shapes, no waiting."""
+    rows = rows_in(batch)
+    assert rows is not None
+    empty = [
+        {
+            name: torch.full((rows, *slot.shape), slot.neutral, dtype=slot.dtype, device=batch[0].device)
+            for name, slot in part.slots().items()
+        }
+        for part in ledger.parts
+    ]
+
+    def of_row(empty: list[dict[str, Tensor]], *row: Tensor) -> list[dict[str, Tensor]]:
+        slots = []
+        for part, own in zip(ledger.parts, empty):
+            slots.append(Slots(part.lane() if isinstance(part, Statistic) else None, ledger.clock))
+            for name, x in own.items():
+                setattr(slots[-1], name, x)
+        feed_loose(ledger, slots, [x[None] for x in row], first)
+        return [{name: getattr(found, name) for name in part.slots()} for part, found in zip(ledger.parts, slots)]
+
+    if not rows:
+        return empty
+    with torch.no_grad():
+        found: list[dict[str, Tensor]] = torch.vmap(of_row)(empty, *batch)
+    return found
+
+
+def feed_loose(ledger: Ledger, slots: list[Slots], batch: Sequence[Any], first: Any) -> None:
+    """Add a batch to loose slots of the parts of a ledger, lanes and all."""
+    for j, (input_, _) in enumerate(ledger.inputs):
+        _, piece = input_.take(False, *batch)
+        if piece is None:
+            continue
+        normal = input_.settle(slots[len(ledger.keys) + j], [piece], first)
+        for i in ledger.feeds[j]:
+            ledger.keys[i][0].update(slots[i], *normal)
+    for i, (statistic, _) in enumerate(ledger.keys):
+        if slots[i].host is not None:
+            for name, number in statistic.drain(slots[i].host).items():
+                setattr(slots[i], name, getattr(slots[i], name) + number)
+
+
 @dataclass(frozen=True)
 class Stacked(Statistic):
     """The slots of some statistics and inputs, `copies` times over. With `ring`, also how many were ever written."""
@@ -34,6 +94,7 @@ class Stacked(Statistic):
     copies: int
     ring: bool = False
 
+    @cached_property
     def names(self) -> list[tuple[int, str, str, Slot]]:
         """Part, its slot, the name of the slot here, and the slot."""
         every = [(i, name, slot) for i, part in enumerate(self.parts) for name, slot in part.slots().items()]
@@ -41,7 +102,7 @@ class Stacked(Statistic):
         return [(i, name, name if times.count(name) == 1 else f"{name}_{i}", slot) for i, name, slot in every]
 
     def slots(self) -> dict[str, Slot]:
-        found = {here: Slot((self.copies, *slot.shape), slot.dtype, slot.combine) for _, _, here, slot in self.names()}
+        found = {here: Slot((self.copies, *slot.shape), slot.dtype, slot.combine) for _, _, here, slot in self.names}
         return {**found, "written": Slot(combine="max")} if self.ring else found
 
     def update(self, slots: Slots, *normal: Any) -> None:
@@ -61,7 +122,7 @@ class Stacked(Statistic):
     def copy(self, slots: Slots, place: int) -> list[Slots]:
         """Views of copy `place`: the slots of each part."""
         views = [Slots(None, slots.clock) for _ in self.parts]
-        for i, name, here, _ in self.names():
+        for i, name, here, _ in self.names:
             setattr(views[i], name, getattr(slots, here)[place])
         return views
 
@@ -73,14 +134,14 @@ class Stacked(Statistic):
 
     def put(self, slots: Slots, place: Tensor, share: Sequence[Slots]) -> None:
         """Overwrite the copy that `place`, a tensor of one index, names."""
-        for i, name, here, _ in self.names():
+        for i, name, here, _ in self.names:
             getattr(slots, here).index_copy_(0, place, getattr(share[i], name).detach()[None])
 
     def whole(self, slots: Slots) -> list[Slots]:
         """All copies combined: the slots of each part."""
         found = [Slots(None, slots.clock) for _ in self.parts]
         device = slots.clock.ticks.device
-        for i, name, here, slot in self.names():
+        for i, name, here, slot in self.names:
             stacked = getattr(slots, here)
             setattr(
                 found[i], name, stacked.sum(0) if slot.combine == "sum" else stacked.amax(0) if slot.combine == "max" else stacked.amin(0)
@@ -157,14 +218,15 @@ class StackedFormula(Formula):
         base, ledger = self.base, self.base.ledger
         batch = [x.detach() if isinstance(x, Tensor) else x for x in base._batch_of(args, kwargs)]
         slots = [loose(part, ledger.device, self.ledger.clock) for part in ledger.parts]
-        for j, (input_, _) in enumerate(ledger.inputs):
-            _, piece = input_.take(False, *batch)
-            if piece is None:
-                continue
-            normal = input_.settle(slots[len(ledger.keys) + j], [piece], self.ledger.clock.now)
-            for i in ledger.feeds[j]:
-                ledger.keys[i][0].update(slots[i], *normal)
+        feed_loose(ledger, slots, batch, self.ledger.clock.now)
         return slots
+
+    def _by_row(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[dict[str, Tensor]]:
+        """What each row of a batch adds, and nothing where it has none; see `share_of_rows`."""
+        batch = [x.detach() if isinstance(x, Tensor) else x for x in self.base._batch_of(args, kwargs)]
+        for x in batch:
+            self.ledger.accept(0, [x], type(self.base).__name__)
+        return share_of_rows(self.base.ledger, batch, self.ledger.clock.now)
 
     # ---- reading
     def _value_of_slots(self, parts: Sequence[Slots]) -> Any:
@@ -186,6 +248,9 @@ class StackedFormula(Formula):
 
     def _finish(self, value: Any) -> Any:
         return self.base._finish(value)
+
+    def _unfinished(self, value: Any) -> Any:
+        return [self.base._unfinished(x) for x in value] if isinstance(value, list) else self.base._unfinished(value)
 
     def set_dtype(self, dst_type: str | torch.dtype) -> Metric:
         self.base.set_dtype(dst_type)

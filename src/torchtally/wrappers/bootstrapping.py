@@ -1,0 +1,228 @@
+"""How sure a value is: the same metric over resampled data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..apart import update_all
+from ..distributed import rank_of
+from ..formula import Formula
+from ..pending import finished
+from ..statistic import Slots
+from ..valid import rows_at, rows_of
+from .abstract import WrapperMetric, checked_metric, given_to
+from .multioutput import stacked
+from .stacked import StackedFormula, by_row, rows_in
+
+MANY = 8
+"""From so many replicates on it pays to weigh all rows for all of them at once."""
+
+
+class Replicates(StackedFormula):
+    """A formula over `copies` resamples of the data, in slots with one dimension more."""
+
+    def __init__(self, base: Formula, copies: int) -> None:
+        super().__init__(base, copies)
+
+    def add(self, args: tuple[Any, ...], kwargs: dict[str, Any], times: np.ndarray) -> None:
+        """Add a batch, row n `times[r, n]` times to replicate r."""
+        if self.ledger.on_cpu:
+            self._share(args, kwargs)  # refuses impossible values
+        rows = self._by_row(args, kwargs)
+        self.ledger.meet()
+        slots = self.ledger.views()[0]
+        device = self.ledger.device
+        weights = torch.from_numpy(times.astype(np.float64))
+        weights = weights.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else weights
+        with torch.no_grad():
+            for i, name, here, slot in self.stacked.names:
+                x, into = rows[i][name], getattr(slots, here)
+                if slot.combine == "sum":
+                    total = (weights @ x.reshape(len(x), -1).double()).view(into.shape)
+                    into.add_(total if slot.dtype.is_floating_point else total.round_().to(slot.dtype))
+                else:
+                    chosen = torch.where(weights.gt(0).view(*weights.shape, *(1 for _ in slot.shape)), x, slot.neutral)
+                    into.clamp_min_(chosen.amax(1)) if slot.combine == "max" else into.clamp_max_(chosen.amin(1))
+        self.ledger.tick()
+
+    def value(self, slots: Slots) -> list[Any]:
+        return [self._value_of_slots(self.stacked.copy(slots, place)) for place in range(self.copies)]
+
+    def _finish(self, value: Any) -> Any:
+        return [self.base._finish(x) for x in value]
+
+
+class BootStrapper(WrapperMetric):
+    """Mean, standard deviation, quantiles or all values of a metric over `num_bootstraps` resamples of the data.
+
+    Each batch is resampled by rows: "poisson" takes every row as often as a Poisson number of mean 1 says, which over a stream is the bootstrap;
+    "multinomial" draws as many rows as there are, with replacement. The draws are the host's, from `seed` or `generator` (by default torch's
+    own), different on every rank; nothing waits for the device. The value is a dict of `"mean"`, `"std"`, `"quantile"` (one or several, along a
+    first dimension) and `"raw"`, as asked; of a collection, each is a dict. `forward` gives that of the batch.
+
+    From 8 replicates on, metrics that are sums over rows take all replicates in one pass, as a product with the matrix of draws.
+
+    >>> from torch import tensor
+    >>> from torchtally.classification import MulticlassAccuracy
+    >>> from torchtally.wrappers import BootStrapper
+    >>> metric = BootStrapper(MulticlassAccuracy(num_classes=2, average="micro"), num_bootstraps=50, seed=0)
+    >>> for _ in range(100):
+    ...     metric.update(tensor([0, 1, 1, 0]), tensor([0, 1, 1, 1]))
+    >>> {name: round(float(x), 2) for name, x in metric.compute().items()}
+    {'mean': 0.75, 'std': 0.02}
+    """
+
+    def __init__(
+        self,
+        base_metric: Any,
+        num_bootstraps: int = 10,
+        mean: bool = True,
+        std: bool = True,
+        quantile: float | Sequence[float] | Tensor | None = None,
+        raw: bool = False,
+        sampling_strategy: str = "poisson",
+        seed: int | None = None,
+        generator: torch.Generator | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        checked_metric("BootStrapper", "base_metric", base_metric)
+        if not isinstance(num_bootstraps, int) or num_bootstraps < 1:
+            raise ValueError(f"BootStrapper: num_bootstraps is {num_bootstraps!r}; expected a positive integer.")
+        if sampling_strategy not in ("poisson", "multinomial"):
+            raise ValueError(f"BootStrapper: sampling_strategy is {sampling_strategy!r}; expected 'poisson' or 'multinomial'.")
+        if seed is not None and generator is not None:
+            raise ValueError("BootStrapper: seed and generator are both given; expected one of them.")
+        self.num_bootstraps, self.mean, self.std, self.raw = num_bootstraps, mean, std, raw
+        self.quantile = None if quantile is None else torch.as_tensor(quantile, dtype=torch.float64).tolist()
+        self.sampling_strategy = sampling_strategy
+        self.seed = int(torch.randint(1 << 62, (), generator=generator)) if seed is None else seed
+        self.__dict__["_draws"] = None
+        if by_row(base_metric) and num_bootstraps >= MANY:
+            self.replicates = Replicates(base_metric, num_bootstraps)
+        else:
+            empty = base_metric.clone()
+            empty.reset()
+            self.metrics = nn.ModuleList([empty.clone() for _ in range(num_bootstraps)])
+        self._hold()
+
+    _draws: np.random.Generator | None
+
+    @property
+    def _together_at_once(self) -> bool:
+        return "replicates" in self._modules
+
+    def _parts(self) -> list[Any]:
+        return [self.replicates] if self._together_at_once else list(self.metrics)
+
+    def plot(self, val: Any = None, ax: Any = None, *, labels: Sequence[str] | None = None) -> tuple[Any, Any]:  # type: ignore[override]  # no other options
+        """Draw the mean, or that of `val`, with the standard deviation, the quantiles and all values, as far as they were asked for."""
+        from ..plotting.wrappers import plot_bootstrap
+
+        return plot_bootstrap(self, val, ax, labels)
+
+    # ---- adding
+    def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        values = [*args, *kwargs.values()]
+        if "valid" in kwargs:
+            valid = kwargs.pop("valid")
+            values = [*args, *kwargs.values()]
+            found = rows_of(valid.cpu() if isinstance(valid, Tensor) else valid, values, "BootStrapper")
+            assert isinstance(found, list)
+            values = found
+        args, kwargs = tuple(values[: len(args)]), dict(zip(kwargs, values[len(args) :]))
+        self._add(args, kwargs)
+
+    def _add(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        values = [*args, *kwargs.values()]
+        rows = next((len(x) for x in values if isinstance(x, list | tuple) or (isinstance(x, Tensor) and x.ndim)), None)
+        if rows is None:
+            raise ValueError("BootStrapper: no entry of the batch has rows; expected a tensor or list with one row a sample.")
+        times = self._times(rows)
+        if self._together_at_once:
+            m, positional, given = given_to(self.replicates, args, kwargs)
+            if rows_in([*positional, *given.values()]) == rows:
+                self.replicates.add(tuple(positional), given, times)
+                return
+            raise ValueError(f"BootStrapper: the entries of the batch differ in rows; expected {rows} in each.")
+        calls = []
+        for m, drawn in zip(self.metrics, times):
+            places = np.repeat(np.arange(rows), drawn)
+            if len(places):
+                found = rows_at(torch.from_numpy(places), rows, values, "BootStrapper")
+                calls.append(given_to(m, tuple(found[: len(args)]), dict(zip(kwargs, found[len(args) :]))))
+        update_all(calls)
+
+    def _drawing(self) -> np.random.Generator:
+        if self._draws is None:
+            self.__dict__["_draws"] = np.random.default_rng([self.seed, rank_of()])  # ranks must draw independently
+        assert self._draws is not None
+        return self._draws
+
+    def _times(self, rows: int) -> np.ndarray:
+        """How often each replicate takes each row: `(replicates, rows)`."""
+        draws = self._drawing()
+        if self.sampling_strategy == "poisson":
+            return draws.poisson(1.0, (self.num_bootstraps, rows))
+        return (
+            draws.multinomial(rows, np.full(rows, 1 / rows), self.num_bootstraps) if rows else np.zeros((self.num_bootstraps, 0), np.int64)
+        )
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What a bootstrap of this batch alone gives; the batch is also accumulated."""
+        with self._held():
+            batch = self._scratch()
+            batch.__dict__["_draws"] = self._drawing()
+            batch._update_here(args, kwargs)
+            for mine, theirs in zip(self._parts(), batch._parts()):
+                mine.merge_state(theirs)
+            value = self._finish(finished(batch._later(None)()[0]))
+        self.__dict__["_forward_cache"] = value
+        return value
+
+    # ---- reading
+    def _value(self, values: list[Any]) -> dict[str, Any]:
+        values = finished(values[0] if self._together_at_once else values)
+        found: dict[str, Any] = {}
+        every = stacked(list(values))
+        if self.mean:
+            found["mean"] = _over(every, lambda x: _floating(x).mean(0))
+        if self.std:
+            found["std"] = _over(every, lambda x: _floating(x).std(0) if len(x) > 1 else torch.full_like(_floating(x)[0], torch.nan))
+        if self.quantile is not None:
+            found["quantile"] = _over(every, lambda x: _quantiles(_floating(x), self.quantile))
+        if self.raw:
+            found["raw"] = every
+        return found
+
+    @property
+    def higher_is_better(self) -> None:  # type: ignore[override]  # a dict of several sorts of numbers
+        return None
+
+
+def _over(value: Any, change: Any) -> Any:
+    if isinstance(value, dict):
+        return {n: _over(x, change) for n, x in value.items()}
+    return tuple(_over(x, change) for x in value) if isinstance(value, tuple) else change(value)
+
+
+def _floating(x: Tensor) -> Tensor:
+    return x if x.is_floating_point() else x.double()
+
+
+def _quantiles(x: Tensor, at: Any) -> Tensor:
+    """Linear between the ordered values, along a first dimension where several are asked for; NaN where one of them is."""
+    ordered = x.sort(0).values  # NaN last
+    several = at if isinstance(at, list) else [at]
+    found = []
+    for q in several:
+        place = q * (len(x) - 1)
+        low = int(place)
+        found.append(torch.lerp(ordered[low], ordered[min(low + 1, len(x) - 1)], place - low))
+    out = torch.where(ordered[-1].isnan(), torch.nan, torch.stack(found))
+    return out if isinstance(at, list) else out[0]
