@@ -12,7 +12,16 @@ from torch import tensor
 import torchtally as tt
 from torchtally import classification as c
 from torchtally import regression as r
-from torchtally.wrappers import BinaryTargetTransformer, ClasswiseWrapper, MinMaxMetric, MultioutputWrapper, MultitaskWrapper, Running
+from torchtally.wrappers import (
+    BinaryTargetTransformer,
+    BootStrapper,
+    ClasswiseWrapper,
+    MinMaxMetric,
+    MultioutputWrapper,
+    MultitaskWrapper,
+    Running,
+    Sliced,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -93,6 +102,22 @@ def test_windows_outputs_and_extremes():
     metric.update(tensor([0, 1]), tensor([0, 1]))
     _, ax = metric.plot()
     assert sorted(ticks(ax.yaxis)) == ["max", "min", "raw"]
+
+
+def test_slices_and_resamples():
+    metric = Sliced(c.BinaryAccuracy(), slices=["de", "en"])
+    metric.update(tensor([1, 0, 1, 1]), tensor([1, 1, 1, 0]), index=tensor([0, 0, 0, 1]))
+    _, ax = metric.plot()
+    assert ticks(ax.yaxis) == ["de", "en", "total"] and ax.get_xlabel() == "accuracy (0 to 1, higher is better)"
+    for count, inner, labels in ((10, c.BinaryAccuracy(), None), (3, c.MulticlassRecall(2, average="none"), ["no", "yes"])):
+        metric = BootStrapper(inner, count, quantile=[0.05, 0.95], raw=True, seed=0)
+        metric.update(tensor([1, 0, 1, 1] * 10), tensor([1, 1, 1, 0] * 10))
+        figure, ax = metric.plot(labels=labels)
+        drawn(figure)
+        assert ax.get_title().endswith(f"of {count} resamples")
+        assert {"resamples", "5 % to 95 %", "± standard deviation"} <= set(texts(ax))
+    _, ax = BootStrapper(c.BinaryAccuracy(), std=False).plot({"mean": tensor(0.5)})
+    assert texts(ax) == ["mean 0.5"]
 
 
 def test_tasks_have_pictures_of_their_own():

@@ -100,6 +100,15 @@ def test_counts_are_parts_of_a_whole():
         metric.plot(torch.ones(2, 3, 5))
 
 
+def test_rates_of_groups_are_parts_of_a_whole():
+    metric = c.BinaryGroupStatRates(num_groups=2)
+    metric.update(tensor([1, 0, 1, 1]), tensor([1, 0, 0, 1]), tensor([0, 0, 1, 1]))
+    figure, ax = metric.plot(labels=["young", "old"])
+    drawn(figure)
+    assert ticks(ax.yaxis) == ["young", "old"] and ax.get_xlabel() == "share of the group"
+    assert [sum(p.get_width() for p in ax.patches[i::2]) for i in range(2)] == pytest.approx([1, 1])
+
+
 # ---- curves
 SCORES, TARGET = tensor([0.9, 0.7, 0.6, 0.3]), tensor([1, 1, 0, 0])
 

@@ -21,6 +21,7 @@ sys.path[:0] = [str(HERE.parents[1] / "src")]
 
 import torchtally as tt  # noqa: E402
 from torchtally import classification as c  # noqa: E402
+from torchtally.wrappers import BootStrapper  # noqa: E402
 
 ANIMALS = ["cat", "dog", "fox", "owl", "hare"]
 
@@ -108,6 +109,11 @@ def calibration() -> Any:
     return fed(c.BinaryCalibrationError(n_bins=10), (scores.pow(0.5), target)).plot()
 
 
+def resamples() -> Any:
+    metric = BootStrapper(c.MulticlassRecall(5, average="none"), 50, quantile=[0.05, 0.95], seed=0)
+    return fed(metric, scores(400, 5, 1.2)).plot(labels=ANIMALS)
+
+
 PICTURES: dict[str, Callable[[], Any]] = {
     "value": value,
     "classes": classes,
@@ -119,6 +125,7 @@ PICTURES: dict[str, Callable[[], Any]] = {
     "confusion-of-labels": confusion_of_labels,
     "counts": counts,
     "calibration": calibration,
+    "resamples": resamples,
     "roc": roc,
     "roc-of-classes": roc_of_classes,
     "precision-recall": precision_recall,

@@ -346,6 +346,8 @@ class Ledger:
             flat.fill_(self.neutrals[group])
         for pieces in self.samples.values():
             pieces.clear()
+        for slots in self._views or ():
+            slots.__dict__.pop("derived", None)  # what readers made of samples
         for line in [*self.lines, *self.rows.values()]:
             line.pieces = []
         self.unseen.clear()

@@ -1,5 +1,7 @@
 """Reading over ranks: right values, few collectives, whatever each rank has seen."""
 
+import warnings
+
 import pytest
 import torch
 from torch import distributed as dist
@@ -243,6 +245,23 @@ def test_what_was_kept_out_is_raised_on_every_rank_with_its_first_update():
     for found in run_ranks(work):
         assert len(found) == 3
         assert all("1 value was impossible" in text and "first in update 2" in text for text in found)
+
+
+def test_scores_read_as_logits_on_one_rank_only_are_reported_on_all():
+    def work(rank):
+        metric = tt.MetricCollection([c.BinaryAccuracy(), c.BinaryAUROC(thresholds=5)])
+        for _ in range(rank + 1):
+            metric.update(tensor([0.4, 0.9]) - 3 * rank, tensor([1, 1]))
+        out = []
+        for read in (metric.compute, lambda: metric.fetch().result(), metric["BinaryAccuracy"].compute):
+            with warnings.catch_warnings(record=True) as found:
+                warnings.simplefilter("always")
+                read()
+            out.append(sorted(str(w.message).partition(" batches had scores outside [0, 1]")[0] for w in found))
+        return out
+
+    both = ["BinaryAUROC: 2 of 3", "BinaryAccuracy: 2 of 3"]
+    assert run_ranks(work) == [[both, both, both[1:]]] * 2
 
 
 def test_fetch_does_not_wait_for_the_other_ranks():

@@ -129,7 +129,7 @@ def _hinge(statistic: Any, states: States) -> Slots:
 
 def _group_counts(statistic: Any, states: States) -> Slots:
     tp, fp, tn, fn = _positives(states, False)
-    return {"counts": torch.nn.functional.pad(torch.stack([tp, tp + fp, tp + fn, tp + fp + tn + fn], 1), (0, 0, 0, 1))}
+    return {"counts": torch.nn.functional.pad(torch.stack([tn, fn, fp, tp], 1), (0, 0, 0, 1))}
 
 
 TRANSLATIONS: dict[type[Statistic], Callable[[Any, States], Slots]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -26,7 +27,7 @@ class GroupFormula(Formula):
     def _start(self, validate_args: bool, targeted: bool = True, **kwargs: Any) -> None:
         names = ("threshold", "ignore_index", "num_groups", "from_logits")
         threshold, ignore, groups, logits = (self.__dict__[n] for n in names)
-        decisions = GroupDecisions(float(threshold), ignore, None, True, logits, groups, targeted)
+        decisions = GroupDecisions(float(threshold), ignore, logits=logits, groups=groups, targeted=targeted)
         super().__init__(GroupCounts(decisions), validate_args=validate_args, **kwargs)
 
 
@@ -52,6 +53,14 @@ class BinaryGroupStatRates(GroupFormula):
     ) -> None:
         checked(self, num_groups=num_groups, threshold=threshold, ignore_index=ignore_index, from_logits=from_logits)
         self._start(validate_args, **kwargs)
+
+    def plot(self, val: Any = None, ax: Any = None, *, labels: Sequence[str] | None = None) -> tuple[Any, Any]:
+        """Draw the shares of each group as parts of a whole; `labels` names the groups."""
+        from ..plotting.counts import plot_counts
+
+        rates = self.compute() if val is None else val
+        rows = torch.stack(list(rates.values()))
+        return plot_counts(rows, ax, labels=labels or list(rates), name=type(self).__name__, label="share of the group")
 
     @feeds
     def update(self, preds: Tensor, target: Tensor, groups: Tensor) -> None:

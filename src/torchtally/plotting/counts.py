@@ -15,10 +15,12 @@ _PLACES = (0, 3, 1, 2)  # of those parts in (tp, fp, tn, fn, support)
 _MOST_ROWS = 60
 
 
-def plot_counts(val: Any, ax: Any = None, *, labels: Sequence[str] | None = None, name: str = "StatScores") -> tuple[Any, Any]:
-    """Draw `(tp, fp, tn, fn, support)`, or a row of them for each class."""
+def plot_counts(
+    val: Any, ax: Any = None, *, labels: Sequence[str] | None = None, name: str = "StatScores", label: str = "decisions (count)"
+) -> tuple[Any, Any]:
+    """Draw `(tp, fp, tn, fn, support)`, or a row of them for each class; `label` is what they are counted in."""
     counts = np.atleast_2d(on_host(val))
-    if counts.ndim != 2 or counts.shape[1] != 5 or len(counts) > _MOST_ROWS:
+    if counts.ndim != 2 or counts.shape[1] not in (4, 5) or len(counts) > _MOST_ROWS:
         raise ValueError(
             f"{name}: a value of shape {counts.shape} cannot be drawn; expected (5,), or (C, 5) of at most {_MOST_ROWS} classes."
         )
@@ -42,7 +44,7 @@ def plot_counts(val: Any, ax: Any = None, *, labels: Sequence[str] | None = None
                 )
         left = left + width
     ax.set_yticks([] if alone else rows, [] if alone else names_for(labels, len(counts), "class"))
-    ax.set(ylim=(len(counts) - 0.4, -0.6), xlabel="decisions (count)", title=spaced(name))
+    ax.set(ylim=(len(counts) - 0.4, -0.6), xlabel=label, title=spaced(name))
     figure_legend(ax, columns=2)
     bare(ax)
     return figure, ax

@@ -162,6 +162,6 @@ def _scores(lines: list[Line], score: Any) -> list[float | None]:
 
 def _framed(figure: Any, ax: Any, name: str, x: str, y: str) -> tuple[Any, Any]:
     ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal", xlabel=x, ylabel=y, title=name)
-    figure_legend(ax, columns=1 if len(ax.get_legend_handles_labels()[1]) <= 4 else 2, below=0.12)
+    figure_legend(ax, columns=1 if len(ax.get_legend_handles_labels()[1]) <= 4 else 2)
     bare(ax)
     return figure, ax

@@ -193,9 +193,12 @@ def _ranked(x: Any, names: list[str], ax: Any, scale: Scale, noun: str) -> tuple
     return figure, ax
 
 
-def figure_legend(ax: Any, columns: int, below: float = 0.16) -> None:
-    """A legend under the axes, where it hides nothing."""
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -below), ncols=columns, frameon=False, fontsize=8.5)
+def figure_legend(ax: Any, columns: int) -> None:
+    """A legend under the axes and their title, where it hides nothing."""
+    from matplotlib.transforms import ScaledTranslation
+
+    below = ax.transAxes + ScaledTranslation(0, -0.45, ax.figure.dpi_scale_trans)  # inches, however high the axes are
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, ncols=columns, frameon=False, fontsize=8.5)
 
 
 def _table(x: Any, names: list[str], ax: Any, scale: Scale) -> tuple[Any, Any]:

@@ -171,11 +171,22 @@ class Decisions(Input):
         return preds.gt(torch.where(found, logits, probabilities).to(preds.dtype)), wrong, found
 
     def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
-        readings = [piece[-1] for piece in pieces]
+        yes, true, live = self._elements(slots, pieces, first)
+        if isinstance(yes, np.ndarray):
+            return (self._count(yes, true, live),)
+        axis = (1,) if self.per_sample else (0, 1)
+        true, yes = true & live, yes & live
+        hit, positive, predicted, total = ((true & yes).sum(axis), true.sum(axis), yes.sum(axis), live.sum(axis))
+        return (torch.stack([hit, predicted, positive, total], -2),)
+
+    def _elements(self, slots: Slots, pieces: list[Piece], first: Any) -> tuple[Any, Any, Any]:
+        """Decisions, whether targets are yes, and which elements count (None: all), of all pieces. Counts what is impossible."""
+        readings = [piece[3] for piece in pieces]
         if isinstance(pieces[0][0], np.ndarray):
             if self.logits is None:
                 note_readings(slots, [x for x in readings if x is not None])
-            return (self._count(*(_joined(column) for column in list(zip(*pieces))[:3])),)
+            yes, true, live = (joined(column) for column in list(zip(*pieces))[:3])
+            return yes, true, live
         yes, target, wrong = pieces[0][:3] if len(pieces) == 1 else (torch.cat(column) for column in list(zip(*pieces))[:3])
         true = target.eq(1)
         bad = ~(true | target.eq(0)) | wrong
@@ -186,10 +197,7 @@ class Decisions(Input):
         note(slots, bad.reshape(len(pieces), -1), first)
         if self.logits is None:
             note_readings(slots, readings, None if self.ignore is None else live)
-        axis = (1,) if self.per_sample else (0, 1)
-        true, yes = true & live, yes & live
-        hit, positive, predicted, total = ((true & yes).sum(axis), true.sum(axis), yes.sum(axis), live.sum(axis))
-        return (torch.stack([hit, predicted, positive, total], -2),)
+        return yes, true, live
 
 
 def cut(threshold: float, dtype: torch.dtype, logits: bool) -> float:
@@ -211,7 +219,8 @@ def _within_one(labels: np.ndarray) -> bool:
     return bool(labels.view(UNSIGNED[labels.itemsize]).max() <= 1)
 
 
-def _joined(column: tuple[Any, ...]) -> Any:
+def joined(column: tuple[Any, ...]) -> Any:
+    """One array of what came in several pieces; None if it is None in all."""
     return column[0] if len(column) == 1 or column[0] is None else np.concatenate(column)
 
 

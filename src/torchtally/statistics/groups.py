@@ -10,16 +10,18 @@ import numpy as np
 import torch
 
 from ..faults import Fault, FaultError, note
-from ..statistic import Piece, Slot, Slots, Statistic, host_visible
+from ..kernels import count_on_device
+from ..statistic import Piece, Slot, Slots, Statistic
 from .class_counts import Counts, integers
-from .decisions import Decisions
+from .decisions import Decisions, joined
 
 
 @dataclass(frozen=True)
 class GroupDecisions(Decisions):
     """Yes or no, and the group of each element or of each sample. Without `targeted` the target may be None.
 
-    The normal form is counts `(M, 4)` of each element and its group, or the number of groups where it does not count.
+    The normal form is a table of counts: of each group, and a spare one for what does not count, negatives decided no and positives decided
+    no, negatives decided yes and positives decided yes.
     """
 
     groups: int = 1
@@ -44,29 +46,45 @@ class GroupDecisions(Decisions):
         if preds.shape == target.shape:
             groups = groups.reshape(-1, *[1] * (preds.ndim - 1)).expand(preds.shape) if groups.ndim < preds.ndim else groups
             preds, target, groups = preds.reshape(-1, 1), target.reshape(-1, 1), groups.reshape(-1)
-        _, piece = super().take(strict, preds, target)
-        if strict and isinstance(piece[0], np.ndarray) and host_visible(groups):
-            wrong = groups.lt(0) | groups.ge(self.groups)
-            if piece[2] is not None:
-                wrong &= torch.from_numpy(piece[2].reshape(-1))
-            if bool(wrong.any()):
-                raise FaultError(
-                    f"groups has {int(groups[wrong][0])}; expected 0..{self.groups - 1}. Check num_groups, or pass ignore_index for padding."
-                )
-        return None, (piece, groups)
+        key, piece = super().take(strict, preds, target)
+        if isinstance(piece[0], np.ndarray):
+            return key, (*piece, self._numbered(strict, groups.numpy(), piece[2]))
+        return key, (*piece, groups if key is None else groups.to(torch.int64, copy=True))
+
+    def _numbered(self, strict: bool, groups: np.ndarray, live: np.ndarray | None) -> np.ndarray:
+        """Groups in memory of their own; the number of groups where there is no such group."""
+        wrong = (groups < 0) | (groups >= self.groups)
+        if not wrong.any():
+            return groups.astype(np.int64)
+        refused = wrong if live is None else wrong & live[:, 0]
+        if strict and refused.any():
+            raise FaultError(
+                f"groups has {groups[refused][0]}; expected 0..{self.groups - 1}. Check num_groups, or pass ignore_index for padding."
+            )
+        return np.where(wrong, self.groups, groups)
 
     def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
-        ((piece, groups),) = pieces
-        (counts,) = super().settle(slots, [piece], first)
-        counts = (torch.from_numpy(counts) if isinstance(counts, np.ndarray) else counts)[:, :, 0]
+        yes, true, live = self._elements(slots, pieces, first)
+        column = tuple(piece[4] for piece in pieces)
+        size = 4 * (self.groups + 1)
+        if isinstance(yes, np.ndarray):
+            key = joined(column) * 4
+            key += yes[:, 0] * np.int64(2) + true[:, 0]
+            counted = key if live is None else np.where(live[:, 0], key, size - 1)
+            return (torch.from_numpy(np.bincount(counted, minlength=size)).view(-1, 4),)
+        groups = (column[0] if len(column) == 1 else torch.cat(column)).long()
+        yes, true, live = yes.reshape(-1), true.reshape(-1), live.reshape(-1)
         outside = groups.lt(0) | groups.ge(self.groups)
-        note(slots, (outside & counts[:, 3].gt(0))[None], first)
-        return counts, groups.long().masked_fill(outside, self.groups)
+        note(slots, (outside & live).reshape(len(pieces), -1), first)
+        key = (groups * 4 + yes.long() * 2 + true.long()).masked_fill(outside | ~live, size - 1)
+        counts = key.new_zeros(size)
+        count_on_device(counts, key)
+        return (counts.view(-1, 4),)
 
 
 @dataclass(frozen=True)
 class GroupCounts(Statistic):
-    """Hits, positive predictions, positive targets and all elements of each group."""
+    """True negatives, false negatives, false positives and true positives of each group."""
 
     input: GroupDecisions
 
@@ -74,8 +92,8 @@ class GroupCounts(Statistic):
         return {"counts": Slot((self.input.groups + 1, 4))}  # a spare group, for what does not count
 
     def update(self, slots: Slots, *normal: Any) -> None:
-        counts, groups = normal
-        slots.counts.index_add_(0, groups, counts)
+        slots.counts.add_(normal[0])
 
     def totals(self, slots: Slots) -> Counts:
-        return Counts(*slots.counts[: self.input.groups].double().unbind(1))
+        tn, fn, fp, tp = slots.counts[: self.input.groups].double().unbind(1)
+        return Counts(tp, tp + fp, tp + fn, tn + fn + fp + tp)

@@ -140,7 +140,8 @@ class WrapperMetric(Metric):
 
     def _measured(self) -> Any:
         """The metric that says between which bounds values lie and which end is better."""
-        return self._parts()[0]
+        part = self._parts()[0]
+        return getattr(part, "base", part)  # a stack of copies holds the metric itself
 
     def _later(self, read: Read | None) -> Later:
         parts = [m._later(read) for m in self._parts()]

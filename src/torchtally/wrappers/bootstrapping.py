@@ -120,6 +120,12 @@ class BootStrapper(WrapperMetric):
     def _parts(self) -> list[Any]:
         return [self.replicates] if self._together_at_once else list(self.metrics)
 
+    def plot(self, val: Any = None, ax: Any = None, *, labels: Sequence[str] | None = None) -> tuple[Any, Any]:  # type: ignore[override]  # no other options
+        """Draw the mean, or that of `val`, with the standard deviation, the quantiles and all values, as far as they were asked for."""
+        from ..plotting.wrappers import plot_bootstrap
+
+        return plot_bootstrap(self, val, ax, labels)
+
     # ---- adding
     def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         values = [*args, *kwargs.values()]
