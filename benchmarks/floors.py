@@ -197,3 +197,67 @@ def spearman(preds: Tensor, target: Tensor) -> float:
     a -= a.mean()
     b -= b.mean()
     return float(np.dot(a, b) / np.sqrt(np.dot(a, a) * np.dot(b, b)))
+
+
+class ExactCurves:
+    """AUROC, average precision and both curves of probabilities: one growing buffer of integers that hold a score and its label."""
+
+    def __init__(self) -> None:
+        self.keys, self.filled = np.empty(1 << 16, np.int32), 0
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        begin, end = self.filled, self.filled + len(preds)
+        if end > len(self.keys):
+            grown = np.empty(max(2 * len(self.keys), end), np.int32)
+            grown[:begin] = self.keys[:begin]
+            self.keys = grown
+        np.left_shift(preds.numpy().view(np.int32), 1, out=self.keys[begin:end])
+        np.bitwise_or(self.keys[begin:end], target.numpy(), out=self.keys[begin:end], casting="unsafe")
+        self.filled = end
+
+    def reset(self) -> None:
+        self.filled = 0
+
+    def compute(self) -> tuple[float, float, tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+        one = np.int32(0x3F800000)  # the bits of 1.0
+        key = torch.from_numpy((one << 1) + 1 - self.keys[: self.filled]).sort().values.numpy()
+        level, yes = key >> 1, (key & 1) ^ 1
+        end = np.append(np.flatnonzero(level[1:] != level[:-1]), len(level) - 1)
+        tp = np.cumsum(yes, dtype=np.int64)[end]
+        tpr, fpr = np.zeros(len(end) + 1), np.zeros(len(end) + 1)
+        np.divide(tp, tp[-1], out=tpr[1:])
+        np.divide(end + 1 - tp, end[-1] + 1 - tp[-1], out=fpr[1:])
+        area = float(np.dot(fpr[1:] - fpr[:-1], tpr[1:] + tpr[:-1]) / 2)
+        precision, at = tp / (end + 1.0), (one - level[end]).view(np.float32)
+        average = float(np.dot(np.diff(tpr), precision))
+        curve = np.append(precision[::-1], 1.0), np.append(tpr[:0:-1], 0.0), at[::-1]
+        return area, average, curve, (fpr, tpr, np.concatenate([[np.float32(1)], at]))
+
+
+class UniformCurves:
+    """Counts of probabilities between thresholds at equal distances, whose place is found by arithmetic and then corrected."""
+
+    def __init__(self, thresholds: int, columns: int = 1) -> None:
+        self.at = torch.linspace(0, 1, thresholds).numpy()
+        self.above = np.append(self.at[1:], np.float32(np.inf))
+        self.columns, self.size = columns, 0
+        self.counts = np.zeros(columns * 2 * thresholds, np.int64)
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        p, y, bins = preds.numpy().ravel(), target.numpy().ravel(), len(self.at)
+        if len(p) != self.size:
+            self.size = len(p)
+            self.edge, self.place, self.wrong = np.empty(len(p), np.float32), np.empty(len(p), np.int32), np.empty(len(p), bool)
+            self.column = np.tile(np.arange(self.columns) * 2 * bins, len(p) // self.columns)
+        np.multiply(p, np.float32(bins - 1), out=self.edge)
+        np.copyto(self.place, self.edge, casting="unsafe")
+        self.above.take(self.place, out=self.edge, mode="clip")
+        np.greater_equal(p, self.edge, out=self.wrong)
+        self.place += self.wrong
+        self.at.take(self.place, out=self.edge, mode="clip")
+        np.less(p, self.edge, out=self.wrong)
+        self.place -= self.wrong
+        key = y * bins + self.place
+        if self.columns > 1:
+            key += self.column
+        self.counts += np.bincount(key, minlength=len(self.counts))

@@ -267,6 +267,112 @@ def spearman() -> Ways:
     return {"floor": lambda: floors.spearman(preds, target), "torchtally": ours.compute, "torchmetrics": their_compute}
 
 
+def _yes_no() -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """A hundred batches of 10,000 probabilities and targets."""
+    g = torch.Generator().manual_seed(5)
+    target = (torch.rand(1_000_000, generator=g) < 0.3).long()
+    preds = torch.sigmoid(torch.randn(1_000_000, generator=g) + target * 1.5 - 1)
+    return list(zip(preds.split(10_000), target.split(10_000)))
+
+
+_CURVES = {"auroc": "AUROC", "ap": "AveragePrecision", "prc": "PrecisionRecallCurve", "roc": "ROC"}
+
+
+def _curves(module: Any, task: str, names: str, **options: Any) -> dict[str, Any]:
+    return {n: getattr(module, task + _CURVES[n])(**options) for n in names.split()}
+
+
+def _update_all(metrics: Any, batches: list[tuple[torch.Tensor, torch.Tensor]]) -> Callable[[], None]:
+    def update() -> None:
+        metrics.reset()
+        for batch in batches:
+            metrics.update(*batch)
+
+    return update
+
+
+def curves_update(thresholds: int | None) -> Ways:
+    """AUROC, average precision and both curves: a hundred updates, after a reset."""
+    import torchmetrics
+    import torchmetrics.classification as k
+
+    batches = _yes_no()
+    ours = tt.MetricCollection(_curves(tt.classification, "Binary", "auroc ap prc roc", thresholds=thresholds))
+    theirs = torchmetrics.MetricCollection(_curves(k, "Binary", "auroc ap prc roc", thresholds=thresholds))
+    theirs.update(*batches[0])  # forms its compute groups
+    floor = floors.ExactCurves() if thresholds is None else floors.UniformCurves(thresholds)
+
+    def least() -> None:
+        if thresholds is None:
+            floor.reset()
+        else:
+            floor.counts.fill(0)
+        for batch in batches:
+            floor.update(*batch)
+
+    ways: Ways = {"floor": least, "torchtally": _update_all(ours, batches), "torchmetrics collection": _update_all(theirs, batches)}
+    if thresholds is not None:
+        import torcheval.metrics as te
+
+        at = torch.linspace(0, 1, thresholds)
+        evals = [c(threshold=at) for c in (te.BinaryBinnedAUROC, te.BinaryBinnedAUPRC, te.BinaryBinnedPrecisionRecallCurve)]
+
+        def torcheval() -> None:
+            for m in evals:
+                m.reset()
+            for batch in batches:
+                for m in evals:
+                    m.update(*batch)
+
+        ways["torcheval"] = torcheval
+    return ways
+
+
+def curves_compute() -> Ways:
+    """Reading AUROC, average precision and both curves of a million scores."""
+    import torchmetrics
+    import torchmetrics.classification as k
+
+    batches = _yes_no()
+    ours, floor = tt.MetricCollection(_curves(tt.classification, "Binary", "auroc ap prc roc")), floors.ExactCurves()
+    theirs = torchmetrics.MetricCollection(_curves(k, "Binary", "auroc ap prc roc"))
+    for batch in batches:
+        for metrics in (ours, theirs, floor):
+            metrics.update(*batch)
+
+    def our_compute() -> None:
+        for slots in ours.ledger.views():
+            slots.__dict__.pop("derived", None)  # else it only looks up what it sorted last
+        ours.compute()
+
+    def their_compute() -> None:
+        for m in theirs.values(copy_state=False):
+            m._computed = None
+        theirs.compute()
+
+    return {"floor": floor.compute, "torchtally": our_compute, "torchmetrics collection": their_compute}
+
+
+def label_curves() -> Ways:
+    """AUROC and average precision of 80 labels at 200 thresholds."""
+    import torchmetrics
+    import torchmetrics.classification as k
+
+    g = torch.Generator().manual_seed(6)
+    target = (torch.rand(1024, 80, generator=g) < 0.1).long()
+    preds = torch.sigmoid(torch.randn(1024, 80, generator=g) + target - 1)
+    options = {"num_labels": 80, "thresholds": 200}
+    floor = floors.UniformCurves(200, 80)
+    ours = tt.MetricCollection(_curves(tt.classification, "Multilabel", "auroc ap", **options))
+    theirs = torchmetrics.MetricCollection(_curves(k, "Multilabel", "auroc ap", **options))
+    theirs.update(preds, target)
+    return {
+        "floor": lambda: floor.update(preds, target),
+        "torchtally": lambda: ours.update(preds, target),
+        "torchmetrics collection": lambda: theirs.update(preds, target),
+    }
+
+
 warnings.filterwarnings("ignore")
 
 WORKLOADS: dict[str, Callable[[], Ways]] = {
@@ -287,6 +393,10 @@ WORKLOADS: dict[str, Callable[[], Ways]] = {
     "regression of 8192 pairs": functools.partial(regression, 0.0),
     "regression of 8192 pairs at 1e6": functools.partial(regression, 1e6),
     "rank correlation": spearman,
+    "exact curves, 100 updates": functools.partial(curves_update, None),
+    "exact curves, compute": curves_compute,
+    "curves at 200 thresholds, 100 updates": functools.partial(curves_update, 200),
+    "curves of 80 labels at 200 thresholds": label_curves,
     "compute": functools.partial(lifecycle, "compute"),
     "reset": functools.partial(lifecycle, "reset"),
     "state_dict": functools.partial(lifecycle, "state_dict"),

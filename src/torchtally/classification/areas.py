@@ -71,9 +71,11 @@ class MultilabelArea(AreaFormula):
         self._start(thresholds, False, validate_args, **kwargs)
 
 
-def _gain(x: Tensor) -> Tensor:
+def gain(x: Tensor) -> Tensor:
     """By how much each point of a curve is above the one before; the first is after 0."""
-    return torch.diff(x, prepend=x.new_zeros(x.shape[0], 1))
+    out = x.clone()
+    out[:, 1:] -= x[:, :-1]
+    return out
 
 
 def _sum_of_neighbours(x: Tensor) -> Tensor:
@@ -95,10 +97,10 @@ def roc_area(curve: Curve, max_fpr: float | None = None) -> Tensor:
     """
     undefined = curve.negatives.eq(0) | curve.positives.eq(0)
     if max_fpr is None or max_fpr == 1:
-        pairs = (_gain(curve.fp) * _sum_of_neighbours(curve.tp)).sum(1) / 2  # of a positive and a negative below it
+        pairs = gain(curve.fp).mul_(_sum_of_neighbours(curve.tp)).sum(1) / 2  # of a positive and a negative below it
         return (pairs / (curve.positives * curve.negatives)).masked_fill(undefined, torch.nan)
-    x0, x1 = steps(curve.fp / curve.negatives[:, None])
-    y0, y1 = steps(curve.tp / curve.positives[:, None])
+    x0, x1 = steps(curve.fpr)
+    y0, y1 = steps(curve.tpr)
     y1 = torch.where(x1 > max_fpr, y0 + (y1 - y0) * (max_fpr - x0) / (x1 - x0), y1)
     area = ((x1.clamp(max=max_fpr) - x0.clamp(max=max_fpr)) * (y0 + y1) / 2).where(x0 < max_fpr, 0.0).sum(1)
     least = max_fpr**2 / 2
@@ -183,8 +185,7 @@ class AveragePrecisionFormula(AreaFormula):
     """Precision at each threshold, weighted by the recall gained there."""
 
     def area(self, curve: Curve) -> Tensor:
-        found = (_gain(curve.tp) * curve.tp).div_((curve.tp + curve.fp).clamp_(min=1)).sum(1)
-        area = found / curve.positives
+        area = gain(curve.tp).mul_(curve.precision).nansum(1) / curve.positives  # NaN is where nothing is predicted, nor gained
         return area.nan_to_num(nan=0.0) if self.columns is None else area
 
 

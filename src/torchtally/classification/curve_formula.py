@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -151,21 +152,21 @@ class Points:
 
     @property
     def tpr(self) -> Tensor:
-        return self.tp / self.curve.positives[:, None]
+        return self.curve.tpr if self.tp is self.curve.tp else self.tp / self.curve.positives[:, None]
+
+    @property
+    def fpr(self) -> Tensor:
+        return self.curve.fpr if self.fp is self.curve.fp else self.fp / self.curve.negatives[:, None]
 
     @property
     def precision(self) -> Tensor:
         """NaN where nothing is predicted."""
-        return self.tp / (self.tp + self.fp)
-
-    @property
-    def fpr(self) -> Tensor:
-        return self.fp / self.curve.negatives[:, None]
+        return self.curve.precision if self.tp is self.curve.tp else self.tp / (self.tp + self.fp)
 
 
 @dataclass
 class Drawn:
-    """Curves before points that repeat others are cut out, which would wait for a device to tell which.
+    """Curves of which points that repeat others are not cut out yet, which would wait for a device to tell which.
 
     `x` and `y` are `(K, M)` and `at` `(K, L)`; `keep` and `keep_at` tell what stays (None: all). `shape` is "one" curve, "list", or "table" for
     curves at common thresholds.
@@ -177,6 +178,14 @@ class Drawn:
     keep: Tensor | None
     keep_at: Tensor | None
     shape: str
+
+    def rounded(self, to: Callable[[Tensor], Tensor]) -> Drawn:
+        """With other numbers."""
+        return replace(self, x=to(self.x), y=to(self.y), at=to(self.at))
+
+    def complete(self) -> Drawn:
+        """With the end points that all curves have, in memory of its own."""
+        return self
 
     def whole(self) -> tuple[Any, Any, Any]:
         """With the repetitions: of static shape."""
@@ -236,10 +245,11 @@ class DrawnFormula(CurveFormula):
         raise NotImplementedError
 
     def _finish(self, value: Drawn) -> Any:
-        return super()._finish(value.cut())
+        return value.rounded(self._round).complete().cut()
 
     def _of_batch(self, value: Drawn) -> Any:
-        return self._finish(value) if value.keep is None or host_visible(value.keep) else super()._finish(value.whole())
+        found = value.rounded(self._round).complete()
+        return found.cut() if found.keep is None or host_visible(found.keep) else found.whole()
 
     def _unfinished(self, value: Drawn) -> Any:
-        return value.unfinished()
+        return value.complete().unfinished()

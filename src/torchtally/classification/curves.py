@@ -52,12 +52,32 @@ def averaged_roc(points: Points, exact: bool) -> Drawn:
     return Drawn(grid, mean, at, keep_grid if exact else None, keep_at if exact else None, "one")
 
 
+class FromNothing(Drawn):
+    """After the point where nothing is positive, whose threshold is written as 1."""
+
+    def complete(self) -> Drawn:
+        nothing = [x[:, :1] * 0 if x.shape[1] else x.new_full((len(x), 1), torch.nan) for x in (self.x, self.y)]  # of no class is no rate
+        x, y, at = torch.cat([nothing[0], self.x], 1), torch.cat([nothing[1], self.y], 1), pad(self.at, (1, 0), value=1.0)
+        keep = None if self.keep is None else pad(self.keep, (1, 0), value=True)
+        return Drawn(x, y, at, keep, keep, self.shape)
+
+
+class Rising(Drawn):
+    """In the order of rising thresholds; then the point (1, 0). Recall is 1 without positives, as in scikit-learn."""
+
+    def complete(self) -> Drawn:
+        x, y, at = self.x.flip(1), self.y.nan_to_num(nan=1.0).flip(1), self.at.flip(1)
+        keep = None if self.keep is None else self.keep.flip(1)
+        longer = None if keep is None else pad(keep, (0, 1), value=True)
+        return Drawn(pad(x, (0, 1), value=1.0), pad(y, (0, 1)), at, longer, keep, self.shape)
+
+
 class ROCFormula(DrawnFormula):
     """False and true positive rates as the threshold falls."""
 
     def drawn(self, points: Points, shape: str) -> Drawn:
-        points = points.from_nothing() if self.thresholds is None else points
-        return Drawn(points.fpr, points.tpr, points.at, points.distinct, points.distinct, shape)
+        kind = Drawn if self.thresholds is not None else FromNothing
+        return kind(points.fpr, points.tpr, points.at, points.distinct, points.distinct, shape)
 
     def averaged(self, points: Points) -> Drawn:
         return averaged_roc(points, self.thresholds is None)
@@ -124,11 +144,7 @@ class PrecisionRecallFormula(DrawnFormula):
     """Precision and recall as the threshold rises, and at last (1, 0)."""
 
     def drawn(self, points: Points, shape: str) -> Drawn:
-        precision, recall = (
-            pad(x.flip(1), (0, 1), value=last) for x, last in zip((points.precision, points.tpr.nan_to_num(nan=1.0)), (1.0, 0.0))
-        )
-        keep_at = None if points.distinct is None else points.distinct.flip(1)
-        return Drawn(precision, recall, points.at.flip(1), None if keep_at is None else pad(keep_at, (0, 1), value=True), keep_at, shape)
+        return Rising(points.precision, points.tpr, points.at, points.distinct, points.distinct, shape)
 
     def averaged(self, points: Points) -> Drawn:
         exact, undefined = self.thresholds is None, points.curve.positives.eq(0)

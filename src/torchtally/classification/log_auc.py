@@ -34,8 +34,8 @@ class LogAUCFormula(AreaFormula):
 
     def area(self, curve: Curve) -> Tensor:
         low, high = self.fpr_range
-        x0, x1 = steps(curve.fp / curve.negatives[:, None])
-        y0, y1 = steps(curve.tp / curve.positives[:, None])
+        x0, x1 = steps(curve.fpr)
+        y0, y1 = steps(curve.tpr)
         begin, end = x0.clamp(low, high), x1.clamp(low, high)
         slope = ((y1 - y0) / (x1 - x0)).where(end > begin, 0.0)
         height = (2 * y0 + slope * (begin - x0) + slope * (end - x0)) / 2

@@ -30,6 +30,21 @@ class Curve:
         self.positives = tp[:, -1] if tp.shape[1] else none
         self.negatives = fp[:, -1] if tp.shape[1] else none
 
+    @cached_property
+    def tpr(self) -> Tensor:
+        """True positive rate: recall, sensitivity. NaN without positives."""
+        return self.tp / self.positives[:, None]
+
+    @cached_property
+    def fpr(self) -> Tensor:
+        """False positive rate, NaN without negatives."""
+        return self.fp / self.negatives[:, None]
+
+    @cached_property
+    def precision(self) -> Tensor:
+        """NaN where nothing is predicted."""
+        return self.tp / (self.tp + self.fp)
+
 
 def ranked(scores: Tensor, mark: Tensor) -> Curve:
     """The exact curve of each column of `(N, K)` scores: one sort; ties are one point."""
@@ -80,8 +95,9 @@ def _falling(scores: np.ndarray, mark: np.ndarray) -> tuple[np.ndarray, np.ndarr
         order = torch.from_numpy(~_in_order(scores)).sort().indices.numpy()
         yes, level = mark[order], scores[order]
     end = np.append(np.flatnonzero(level[1:] != level[:-1]), len(level) - 1) if len(level) else np.empty(0, np.int64)
-    tp = np.cumsum(yes, dtype=np.float64)[end]
-    fp = end + 1 - tp
+    tp = np.cumsum(yes, dtype=np.int32 if len(yes) < 1 << 31 else np.int64)[end].astype(np.float64)
+    fp = np.subtract(end, tp)
+    fp += 1
     level = level[end]
     return tp, fp, level if level.dtype == scores.dtype else _scores_of(level)
 
@@ -99,7 +115,8 @@ def _sorted_keys(scores: np.ndarray, mark: np.ndarray) -> tuple[np.ndarray, np.n
     key <<= 1
     key |= mark
     key = torch.from_numpy(key).sort().values.numpy()
-    yes = (key & 1).astype(np.int8)
+    yes = np.empty(len(key), np.int8)
+    np.bitwise_and(key, 1, out=yes, casting="unsafe")
     key >>= 1
     return yes, key
 
@@ -150,9 +167,11 @@ class Curves:
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """Thresholds of curves as probabilities."""
+        if self._logits is False:
+            return scores
         exact = scores.double()
-        if isinstance(self._logits, bool):
-            return exact.sigmoid() if self._logits else exact
+        if self._logits is True:
+            return exact.sigmoid()
         return torch.where(self._logits, exact.sigmoid(), exact)
 
 

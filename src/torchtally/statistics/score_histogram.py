@@ -36,7 +36,7 @@ class Cells:
             count *= 2
         self.count = count if count <= _MOST_CELLS else 0
         cell = np.floor(self.limits * count).astype(np.int64)
-        self.base = np.searchsorted(cell, np.arange(count + 1)) if self.count else None
+        self.base = np.searchsorted(cell, np.arange(count + 1)).astype(np.int32) if self.count else None
         next_ = np.full(count + 1, inf)
         next_[cell[cell <= count]] = self.limits
         self.next = {
@@ -46,7 +46,7 @@ class Cells:
     def find(self, scores: np.ndarray, inside: bool) -> np.ndarray:
         """The places of flat scores, of which the caller knows whether all are inside [0, 1]."""
         if self.base is None:
-            return np.searchsorted(self.limits, scores, "right")
+            return np.searchsorted(self.limits, scores, "right").astype(np.int32)
         cell = ((scores if inside else scores.clip(0, 1)) * scores.dtype.type(self.count)).astype(np.int32)
         found = self.base.take(cell)
         found += scores >= self.next[scores.dtype].take(cell)
@@ -91,7 +91,7 @@ class ScoreHistogram(Statistic):
 
     def update(self, slots: Slots, *normal: Any) -> None:
         scores, mark = normal
-        if host_visible(scores, mark, slots.counts):
+        if host_visible(scores, mark, slots.counts) and self._size < 1 << 31:
             self._count(slots.counts.numpy(), scores.numpy(), mark.numpy())
             return
         columns, bins = scores.shape[1], self._bins
@@ -101,12 +101,12 @@ class ScoreHistogram(Statistic):
 
     def _count(self, counts: np.ndarray, scores: np.ndarray, mark: np.ndarray) -> None:
         cells, columns = cells_of(self.thresholds), scores.shape[1]
-        place = np.arange(columns) * self._bins
+        place = np.arange(columns, dtype=np.int32) * self._bins
         rows = max(1, _AT_ONCE // columns)
         for i in range(0, len(scores), rows):
             yes = mark[i : i + rows].ravel()
             key = cells.find(scores[i : i + rows].ravel(), self.input.normalize)
-            key += np.multiply(yes, columns * self._bins, dtype=np.int64)
+            key += np.multiply(yes, self._size // 2, dtype=np.int32)
             if columns > 1:
                 by_row = key.reshape(-1, columns)
                 by_row += place

@@ -106,11 +106,14 @@ class Scores(Input):
     def _on_host(self, strict: bool, preds: Tensor, target: Tensor) -> tuple[np.ndarray, np.ndarray, bool | None]:
         """The normal form in memory of its own, and whether logits were found; raises at once where a value is impossible."""
         held = preds if preds.dtype in (torch.float32, torch.float64) else preds.float()
-        scores = self._rows(held, self.labels is not None).numpy()
-        y = self._rows(target, self.labels is not None and not self.exclusive).numpy()
+        if self.labels is None:
+            scores, y = held.numpy().reshape(-1, 1), target.numpy().reshape(-1, 1)
+        else:
+            scores, y = self._rows(held, True).numpy(), self._rows(target, not self.exclusive).numpy()
         if not y.size:
             return np.empty(scores.shape, scores.dtype), np.empty(scores.shape, np.int8), None
-        low, high = scores.min(), scores.max()  # NaN if there is one
+        low = scores.min()  # NaN if there is one
+        high = scores.max() if self.probabilities or self.exclusive or self.logits is False else low
         inside = bool(low >= 0 and high <= 1)
         clear = inside or (self.logits is not False and (-inf < low and high < inf if self.exclusive else low <= high))
         if not (clear and _within(y, self.columns if self.exclusive else 2)):
@@ -125,7 +128,7 @@ class Scores(Input):
         if self.probabilities and self.normalize and (not inside if self.logits is None else self.logits):
             exact = torch.from_numpy(scores).double()
             scores = (exact.softmax(1) if self.exclusive else exact.sigmoid()).numpy()
-        elif held is preds:
+        elif held is preds and not (self.probabilities and scores.size > SMALL):  # then it is counted at once
             scores = scores.copy()
         return scores, mark, not inside if self.decides and (self.ignore is None or mark.max() >= 0) else None
 
@@ -146,8 +149,9 @@ class Scores(Input):
         if isinstance(pieces[0][0], np.ndarray):
             arrays, marks, decided = zip(*pieces)
             if self.decides:
-                slots.logits.add_(sum(d for d in decided if d is not None))
                 slots.scored.add_(sum(d is not None for d in decided))
+                if any(decided):
+                    slots.logits.add_(sum(map(bool, decided)))
             if len(pieces) > 1:
                 return torch.from_numpy(np.concatenate(arrays)), torch.from_numpy(np.concatenate(marks))
             return torch.from_numpy(arrays[0]), torch.from_numpy(marks[0])
