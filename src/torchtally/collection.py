@@ -283,8 +283,7 @@ class MetricCollection(nn.Module):
     def _take_rest(self, ledger: Ledger, indices: tuple[int, ...], values: list[Any], rest: list[int], columns: ScalarRows) -> list[Any]:
         """Tensors among plain numbers: scalars of one dtype on a device stacked in one operator, the rest each by its input."""
         chosen = [x.detach() if (x := values[p]).requires_grad else x for p in rest]
-        for place in rest:
-            ledger.accept(ledger.input_of(indices[place]), [values[place]], "the collection")
+        ledger.accept(ledger.input_of(indices[0]), chosen, "the collection")
         first = chosen[0]
         alike = len(chosen) > 1 and all(x.ndim == 0 and x.dtype == first.dtype for x in chosen)
         if alike and may_wait(first):

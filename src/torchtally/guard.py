@@ -10,6 +10,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+_Stream = torch.cuda.Stream  # the real one, also while another is pretended
+_stream_id: Any = getattr(torch._C, "_cuda_getCurrentStream", None)
+
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -44,6 +47,8 @@ def follow(before: Any, device: torch.device, held: Callable[[], Iterable[Any]])
     The device waits, not the host. Memory that is held stays reserved until the current stream, too, is done with it. A capture is left
     alone: it may not wait for streams outside.
     """
+    if type(before) is _Stream and _stream_id(device.index)[0] == before.stream_id:
+        return before  # the same as below, in a tenth of the time
     now = torch.cuda.current_stream(device)
     if now == before or torch.cuda.is_current_stream_capturing():
         return before

@@ -29,6 +29,10 @@ ROOM = 64
 """How many small pieces may wait before they are settled together."""
 
 
+def _bytes(piece: Piece) -> int:
+    return 1 + sum(x.nbytes for x in piece if isinstance(x, Tensor | np.ndarray))
+
+
 def combine(how: str, into: Tensor, other: Tensor) -> None:
     """Combine two accumulators in place: "sum", "max" or "min"."""
     if how == "sum":
@@ -87,6 +91,7 @@ class Line:
         self.pieces: list[Piece] = []
         self.key: Hashable = None
         self.first = 0
+        self.room = ROOM  # for how many of them
 
 
 class Ledger:
@@ -102,6 +107,7 @@ class Ledger:
         self.keys: list[Key] = list(keys)
         self.inputs: list[tuple[Input, tuple[str, ...]]] = list(dict.fromkeys((s.input, entries) for s, entries in self.keys))
         self.feeds = [[i for i, (s, e) in enumerate(self.keys) if (s.input, e) == pair] for pair in self.inputs]
+        self._input_of = {i: j for j, feeds in enumerate(self.feeds) for i in feeds}
         self.strict = [True] * len(self.inputs)
         self.parts: list[Statistic | Input] = [s for s, _ in self.keys] + [i for i, _ in self.inputs]
         # What a collection and its members keep here about sharing; see collection.py.
@@ -181,7 +187,7 @@ class Ledger:
 
     def input_of(self, i: int) -> int:
         """The input of statistic `i`."""
-        return next(j for j, feeds in enumerate(self.feeds) if i in feeds)
+        return self._input_of[i]
 
     def members_of(self, keys: Iterable[Key]) -> list[int]:
         """Places of some keys."""
@@ -233,8 +239,9 @@ class Ledger:
         ):  # only pieces of successive updates wait together
             self._settle_line(j)
             pieces, line.key, line.first = line.pieces, key, self.clock.count + 1
+            line.room = min(ROOM, self.inputs[j][0].waiting_bytes // _bytes(piece))
         pieces.append(piece)
-        if len(pieces) >= ROOM:
+        if len(pieces) >= line.room:
             self._settle_line(j)
 
     def add_row(self, rows: ScalarRows, row: Tensor) -> None:

@@ -67,6 +67,9 @@ class Input:
     the normal form that statistics add. Between the two, small pieces may wait, so that many are counted at a time.
     """
 
+    waiting_bytes: ClassVar[int] = 1 << 20
+    """How much memory its pieces may hold while they wait."""
+
     host_values: ClassVar[bool] = False
     """Whether Python numbers and CPU tensors are taken by a ledger on any device."""
 
@@ -187,7 +190,7 @@ def may_wait(x: Tensor) -> bool:
 
 def captured(x: Tensor) -> bool:
     """Whether what is done to `x` now becomes part of a CUDA graph, which will do it again without Python."""
-    return x.is_cuda and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+    return x.is_cuda and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def recorded(x: Tensor) -> bool:

@@ -218,6 +218,9 @@ def test_names_of_functions():
 @pytest.mark.parametrize(
     "file, owner",
     [
+        ("torchtally/bench/metrics.py", Owner.USER),
+        ("torchtally/commands/bench.py", Owner.PLUMBING),
+        ("typer/main.py", Owner.LIBRARY),
         ("train.py", Owner.USER),
         ("/home/me/proj/train.py", Owner.USER),
         ("proj/model/net.py", Owner.USER),

@@ -63,8 +63,9 @@ CALLS = [  # operator and overload, arguments, keyword arguments, waits: what no
     ("aten::index_put", "default", (X, [device(4, 4, dtype=torch.bool)], torch.tensor(1.0), True), {}, 2),  # accumulating: nonzero, and a copy
     ("aten::index_put", "default", (X, [None, device(4, dtype=torch.uint8)], torch.tensor([1.0])), {}, 0),
     ("aten::index_put", "default", (X, [LABELS, device(4, dtype=torch.bool)], torch.tensor(1.0)), {}, 2),
-    ("aten::index", "Tensor", (X, [None, torch.ones(4, dtype=torch.bool)]), {}, 1),
-    ("aten::index", "Tensor", (X, [torch.ones(4, 4, dtype=torch.bool)]), {}, 2),  # a host mask of two dimensions is two host indices
+    ("aten::index", "Tensor", (X, [None, torch.ones(4, dtype=torch.bool)]), {}, int(TORCH < (2, 11))),
+    ("aten::index", "Tensor", (X, [torch.ones(4, 4, dtype=torch.bool)]), {}, 2 * (TORCH < (2, 11))),  # two dimensions, two host indices
+    ("aten::index_put", "default", (X, [torch.ones(4, dtype=torch.bool)], X), {}, int(TORCH < (2, 11))),
     ("aten::index", "Tensor", (HOST, [torch.arange(4)]), {}, 0),
     ("aten::linalg_eigvals", "default", (X,), {}, 1),
     ("aten::_linalg_eigvals", "default", (X,), {}, 1),
@@ -90,7 +91,7 @@ CALLS = [  # operator and overload, arguments, keyword arguments, waits: what no
     ("aten::normal", "float_Tensor", (0.0, X), {}, 2),
     ("aten::normal", "Tensor_float", (X, 1.0), {}, 0),
     ("aten::isin", "Tensor_Tensor", (LABELS, device(11, dtype=torch.long)), {}, 0),
-    ("aten::isin", "Tensor_Tensor", (LABELS, device(12, dtype=torch.long)), {}, 2),
+    ("aten::isin", "Tensor_Tensor", (LABELS, device(12, dtype=torch.long)), {}, 3),
     ("torch.cuda.graph.__enter__", "", (), {}, 1),
     ("torch.Stream.synchronize", "", (), {}, 1),
     ("torch.Event.synchronize", "", (), {}, 1),

@@ -22,7 +22,7 @@ class Owner(IntEnum):
 
 
 METRIC_PACKAGES = ("torchmetrics", "torcheval", "ignite", "torchtally")
-LIBRARY_PACKAGES = ("torchvision", "torchaudio", "lightning", "pytorch_lightning", "lightning_fabric", "accelerate", "transformers")
+LIBRARY_PACKAGES = ("torchvision", "torchaudio", "lightning", "pytorch_lightning", "lightning_fabric", "accelerate", "transformers", "typer", "click", "hydra", "fire", "absl")
 TORCH_THAT_DECIDES = ("amp", "distributed", "distributions", "nn/modules", "nn/parallel", "nn/utils", "optim", "utils/data")
 """Parts of torch whose Python code chooses to wait (a gradient scaler, a scheduler, a distribution's check): worth naming as the innermost line."""
 TORCH_THAT_CARRIES = ("nn/modules/module.py", "nn/modules/container.py", "optim/optimizer.py")

@@ -17,7 +17,7 @@ from ..kernels import channel_argmax, count_on_device, count_on_host, count_pair
 from ..statistic import Input, Number, Piece, Slot, Slots, Statistic, host_visible, may_wait
 
 SMALL_HOST = 1024
-SMALL_DEVICE = 4096
+SMALL_DEVICE = 16384
 """Batches of up to this many labels wait as copies and are counted many at a time."""
 
 SMALL_TABLE = 1 << 16

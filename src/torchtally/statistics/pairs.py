@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from math import log
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,7 +14,8 @@ from torch import Tensor
 from ..faults import Fault, FaultError, note
 from ..statistic import Input, Piece, Slot, Slots, Statistic, host_visible, may_wait
 
-SMALL = 2048
+SMALL_HOST = 2048
+SMALL_DEVICE = 16384
 """Batches of up to this many elements wait as copies and are added many at a time."""
 
 BLOCK = 8192
@@ -79,6 +80,8 @@ class Pairs(Input):
 
     outputs: int = 1
 
+    waiting_bytes: ClassVar[int] = 1 << 19  # several copies in float64 are made of it
+
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         preds, target = batch
         check_pair(preds, target)
@@ -88,7 +91,8 @@ class Pairs(Input):
             )
         if self.outputs == 1 and preds.ndim != 1:
             preds, target = preds.reshape(-1), target.reshape(-1)
-        if preds.numel() <= SMALL and may_wait(preds) and may_wait(target):
+        size = preds.numel()
+        if size <= (SMALL_HOST if preds.is_cpu else SMALL_DEVICE) and may_wait(preds) and may_wait(target):
             return (preds.dtype, target.dtype), (preds.clone(), target.clone())
         return None, (preds, target)
 

@@ -63,10 +63,17 @@ def from_data(call: Call) -> int:
 
 
 def host_indices(call: Call) -> int:
-    """Indices in host memory are moved one by one; a host mask becomes one index per dimension first."""
+    """Indices in host memory are moved one by one."""
     if not call.device(call.arg(0, "self")):
         return 0
-    return sum((i.dim() if i.dtype in MASKS else 1) for i in call.arg(1, "indices") if call.host(i) and i.numel() > 0)
+    return sum(i.dtype not in MASKS for i in call.arg(1, "indices") if call.host(i) and i.numel() > 0)
+
+
+def host_masks(call: Call) -> int:
+    """A host mask becomes one index per dimension, which were moved one by one."""
+    if not call.device(call.arg(0, "self")):
+        return 0
+    return sum(i.dim() for i in call.arg(1, "indices") if call.host(i) and i.dtype in MASKS and i.numel() > 0)
 
 
 def host_number(call: Call) -> int:
@@ -77,6 +84,10 @@ def host_number(call: Call) -> int:
 
 def assigned(call: Call) -> int:
     return host_number(call) + (0 if fills_by_mask(call) else host_indices(call))
+
+
+def assigned_by_mask(call: Call) -> int:
+    return 0 if fills_by_mask(call) else host_masks(call)
 
 
 def host_operands(call: Call) -> int:
@@ -121,19 +132,26 @@ ROWS = (
         for name in ("torch.tensor", "torch.as_tensor", "torch.asarray", "Tensor.new_tensor")
     ),
     Row("aten::index", "host_to_device", host_indices, "Indices given as a list or host tensor are copied first.",
-        "indices made on the device once, or a slice", when="`x[[0, 2]]`, `x[host_index]`, `x[host_mask]`; once per index"),
+        "indices made on the device once, or a slice", when="`x[[0, 2]]`, `x[host_index]`; once per index"),
+    Row("aten::index", "host_to_device", host_masks, "A host mask is turned into indices, which are copied.", "a mask made on the device, as weight or in `where`",
+        when="`x[host_mask]`; once per dimension. From 2.11 on the indices go through pinned memory", until="2.11"),
     *(
         Row(f"aten::{name}", "host_to_device", assigned, "The assigned number becomes a tensor on the host and is copied; so are host indices.", NUMBER,
             when="`x[integer_index] = number`, `x[host_index] = value`; not `x[mask] = number`, `x[0] = number`")
+        for name in ("index_put", "index_put_", "_index_put_impl_", "_unsafe_index_put")
+    ),
+    *(
+        Row(f"aten::{name}", "host_to_device", assigned_by_mask, "A host mask is turned into indices, which are copied.",
+            "a mask made on the device", when="`x[host_mask] = value`, but for one host number", until="2.11")
         for name in ("index_put", "index_put_", "_index_put_impl_", "_unsafe_index_put")
     ),
     Row("aten::where", "host_to_device", host_operands, "A 0-dimensional host tensor is copied before the kernel runs.",
         "a Python number: `torch.where(mask, x, 0.0)`", when="an operand is a 0-dimensional host tensor; once per operand",
         overloads=("self", "self_out")),
     Row("aten::_ctc_loss", "host_to_device", lengths_of_ctc, "The kernel builds its offsets and lengths on the host.",
-        "the cuDNN form: int32 targets on the host, blank 0", when="the native CTC loss"),
+        "the cuDNN form: int32 targets on the host, blank 0", when="the native CTC loss; twice as often in some versions", exact=False),
     Row("aten::_ctc_loss", "device_to_host", lengths_on_device, "Lengths are read on the host.", "keep lengths on the host",
-        when="lengths on the device; once each", overloads=("Tensor",)),
+        when="lengths on the device; once each", overloads=("Tensor",), exact=False),
     Row("Tensor.__reduce_ex__", "device_to_host", pickled, "Pickling copies the memory of the tensor to the host.",
         "copy asynchronously into pinned memory, save that from a thread", when="`torch.save`, pickle, `mp.Queue`; once per tensor"),
 )

@@ -55,6 +55,8 @@ def owner_of(file: str) -> Owner:
     if package == "torch" and rest:
         decides = rest.startswith(tuple(p + "/" for p in TORCH_THAT_DECIDES)) and rest not in TORCH_THAT_CARRIES
         return Owner.LIBRARY if decides else Owner.PLUMBING
+    if package == "torchtally" and rest.startswith(("bench/", "commands/", "stalls/")):  # the experiment's loop is a user's; the rest carries it
+        return Owner.USER if rest.startswith("bench/") else Owner.PLUMBING
     if package in METRIC_PACKAGES and rest:
         return Owner.METRICS
     if installed or (package in LIBRARY_PACKAGES and rest):

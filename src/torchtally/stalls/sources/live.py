@@ -43,6 +43,7 @@ class Watcher:
         self.thread = threading.get_ident()
         self.held: int | None = None
         self.traced = 0  # waits whose warning is still to come
+        self.by_engine = 0  # the same, of waits on autograd's threads: their warnings come here, when backward is over
         self.at: tuple[int, int] = (0, 0)
 
     def wait(self, sign: str, native: bool = False) -> None:
@@ -54,7 +55,11 @@ class Watcher:
         if sign == "warning" and self.traced:
             self.traced -= 1
             return
+        if sign == "warning" and self.by_engine and in_backward(frame):
+            self.by_engine -= 1
+            return
         self.traced += sign == "stream" and not native
+        self.by_engine += sign == "stream" and native
         if allowed(self.thread):
             return
         if self.held is not None and not native:

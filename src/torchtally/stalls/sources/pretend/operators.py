@@ -41,6 +41,8 @@ class Operator:
 def _is_composite(function: Any) -> bool:
     """Whether an operator only calls others. In inference mode these arrive here whole, with the waits inside them."""
     has = torch._C._dispatch_has_kernel_for_dispatch_key
+    if not torch._C._dispatch_has_kernel(function.name()):  # known to the JIT only, as `aten::dim`
+        return False
     return has(function.name(), "CompositeImplicitAutograd") and not has(function.name(), "CPU")
 
 
