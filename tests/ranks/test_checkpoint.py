@@ -14,7 +14,7 @@ from torch import tensor
 
 import torchtally as tt
 from ranks.harness import Raised, run_ranks
-from torchtally import checkpoint
+from torchtally import checkpoint, commands
 from torchtally import classification as c
 
 
@@ -115,16 +115,28 @@ def test_other_metrics_or_another_order_load_as_far_as_they_go(tmp_path):
     assert float(more.compute()["loss"]) == 1.5
 
 
-def run(*arguments):
-    source = "from torchtally.commands import main; main()"
-    return subprocess.run([sys.executable, "-c", source, *map(str, arguments)], capture_output=True, text=True, env=environment())
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """The command line, without another interpreter: exit code, what it printed, and what it said of errors."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["torchtally", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "200")
+        code = 0
+        try:
+            commands.main()
+        except SystemExit as end:
+            code = end.code or 0
+        return subprocess.CompletedProcess(arguments, code, *capsys.readouterr())
+
+    return run
 
 
 def environment():
     return {**os.environ, "PYTHONPATH": os.pathsep.join(["src", "tests"]), "COLUMNS": "200"}
 
 
-def test_files_are_merged_and_shown_on_the_command_line(tmp_path):
+def test_files_are_merged_and_shown_on_the_command_line(tmp_path, run):
     for part, seeds in (("a", [1, 2]), ("b", [3])):
         tt.save(feed(tally(), seeds), tmp_path / f"{part}.pt")
     done = run("merge", tmp_path / "a.pt", tmp_path / "b.pt", "-o", tmp_path / "c.pt", "--json")
