@@ -594,7 +594,8 @@ class Metric(nn.Module):
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         new = type(self).__new__(type(self))
         memo[id(self)] = new
-        state = {k: copy.deepcopy(_detached(v), memo) for k, v in self.__getstate__().items() if k != "process_group"}
+        with torch.inference_mode(False):
+            state = {k: copy.deepcopy(_detached(v), memo) for k, v in self.__getstate__().items() if k != "process_group"}
         new.__setstate__({**state, "process_group": self.process_group})  # a process group cannot be copied and need not be
         return new
 

@@ -138,12 +138,14 @@ def _scores_of(level: np.ndarray) -> np.ndarray:
 class Curves:
     """What formulas over curves see: the curve of each column, and of all columns as one. Each is sorted once for all that read it."""
 
-    def __init__(self, scores: Tensor, mark: Tensor, kind: Scores) -> None:
-        self._scores, self._mark, self._kind = scores, mark, kind
+    def __init__(self, scores: Tensor, mark: Tensor, kind: Scores, logits: bool | Tensor | None = None) -> None:
+        self._scores, self._mark, self._kind, self._told = scores, mark, kind, logits
 
     @cached_property
     def _logits(self) -> bool | Tensor:
         """Whether the scores are logits: all of them, or none."""
+        if self._told is not None:
+            return self._told
         if self._kind.logits is not None or not self._kind.normalize:
             return bool(self._kind.logits and self._kind.normalize)
         found = outside(self._scores)
