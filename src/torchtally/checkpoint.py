@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import os
 import tempfile
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -79,7 +80,10 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Raises TallyError where the file is not whole.
     """
-    return read(path).state
+    saved = read(path)
+    state: Any = OrderedDict(saved.state)
+    state._metadata = OrderedDict((name, {"updates": int(about["updates"])}) for name, about in saved.metrics.items())
+    return state
 
 
 def read(path: str | os.PathLike[str]) -> Saved:

@@ -183,6 +183,27 @@ def test_users_metrics_merge_and_different_ones_do_not(tmp_path):
         checkpoint.merge([tmp_path / "a.pt", tmp_path / "plain.pt"])
 
 
+def test_means_of_users_metrics_keep_their_weight(tmp_path):
+    def fed(values):
+        metric = Own()
+        for x in values:
+            metric.update(x)
+        return metric
+
+    first = fed([1.0, 2.0, 3.0])  # its average is 3, over three updates
+    tt.save(first, tmp_path / "a.pt")
+    torch.save(first.state_dict(), tmp_path / "b.pt")
+    for states in (first.state_dict(), tt.load(tmp_path / "a.pt"), torch.load(tmp_path / "b.pt", weights_only=True)):
+        again = Own()
+        again.load_state_dict(states)
+        assert again.update_count == 3
+        again.merge_state(fed([11.0]))
+        assert float(again.average) == 5.0
+        other = fed([11.0])
+        other.merge_state(states)
+        assert float(other.average) == 5.0
+
+
 def test_a_jobs_totals_go_on_in_jobs_of_other_sizes(tmp_path):
     path = tmp_path / "job.pt"
 

@@ -11,7 +11,7 @@ from torch import tensor
 import torchtally as tt
 from ranks.harness import DIED, HANGS, Raised, run_ranks
 from torchtally import classification as c
-from torchtally import distributed
+from torchtally import distributed, reduction
 
 
 def test_a_late_rank_times_out_and_reading_again_goes_on():
@@ -128,6 +128,54 @@ def test_a_fetch_whose_other_rank_dies_says_so():
     assert not isinstance(survivor, Raised | str), survivor
     assert "MetricCollection of sum, on rank 0 of 2" in survivor[0]
     assert survivor[1:] == [True, 1.0]
+
+
+def test_a_rank_that_cannot_give_its_totals_tells_the_others():
+    def work(rank):
+        metrics = tt.MetricCollection({"all": tt.CatMetric(), "sum": tt.SumMetric()})
+        metrics.update(tensor([1.0]))
+        whole = reduction.Reduction._payload
+
+        def full(self):
+            raise torch.OutOfMemoryError("no memory left")
+
+        if rank == 1:
+            reduction.Reduction._payload = full
+        said = []
+        for read in (metrics.compute, lambda: metrics.fetch().result(timeout=30.0)):
+            try:
+                read()
+            except tt.RankError as error:
+                said.append(str(error))
+        reduction.Reduction._payload = whole
+        return said, metrics.compute()
+
+    for found in run_ranks(work):
+        assert not isinstance(found, Raised | str), found
+        said, after = found
+        assert after == {"all": [1.0, 1.0], "sum": 2.0}
+        assert len(said) == 2
+        assert all("on rank 1: all is not readable there (OutOfMemoryError: no memory left)" in text for text in said)
+
+
+def test_a_fetch_that_finds_no_network_says_so_and_compute_works():
+    def work(rank):
+        def unreachable(*args):
+            raise RuntimeError("no address for this host")
+
+        distributed.PrivateWire = unreachable
+        metric = tt.SumMetric()
+        metric.update(1.0)
+        try:
+            metric.fetch().result()
+        except tt.RankError as error:
+            return str(error), metric.compute()
+
+    for found in run_ranks(work):
+        assert not isinstance(found, Raised | str), found
+        assert "cannot be reached by gloo" in found[0]
+        assert "(no address for this host)" in found[0]
+        assert found[1] == 2.0
 
 
 def test_one_rank_that_raises_in_compute_disturbs_nobody():

@@ -176,6 +176,7 @@ def from_meta(rank):
     with torch.device("meta"):
         model = Net()
     model.to_empty(device="cpu")
+    model.layer.reset_parameters()
     return nn.parallel.DistributedDataParallel(model)
 
 
