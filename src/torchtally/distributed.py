@@ -200,7 +200,8 @@ class _Thread:
         wire: Wire | None = None
         while (flight := self.jobs.get()) is not None:
             try:
-                wire = wire or self._connected()
+                if wire is None:
+                    wire = self._reached(flight)
                 flight.wire = wire
                 flight.start()
                 flight.finish(None)
@@ -209,6 +210,12 @@ class _Thread:
             finally:
                 flight.arrived.set()
                 del flight
+
+    def _reached(self, flight: Flight) -> Wire:
+        try:
+            return self._connected()
+        except Exception as error:
+            raise flight.lost(error, "the other ranks cannot be reached by gloo; GLOO_SOCKET_IFNAME names the network to use") from error
 
 
 _threads: weakref.WeakSet[_Thread] = weakref.WeakSet()
@@ -256,14 +263,16 @@ class Flight:
             self.failed = error
             raise
         except RuntimeError as error:
-            self._lose(error)
+            raise self.lost(error) from error
 
     def _limit(self) -> str:
         return "in time" if self.limit is None else f"within {self.limit:g} s"
 
-    def _lose(self, error: Exception) -> None:
-        self.failed = RankError(self._explain(f"a collective failed ({str(error).strip().splitlines()[0] if str(error) else error!r})"))
-        raise self.failed from error
+    def lost(self, error: Exception, what: str = "a collective failed") -> RankError:
+        """What to raise, here and whenever the result is asked for."""
+        reason = str(error).strip().splitlines() or [repr(error)]
+        self.failed = RankError(self._explain(f"{what} ({reason[0]})"))
+        return self.failed
 
     @property
     def ready(self) -> bool:
@@ -304,7 +313,7 @@ class Flight:
         except RankTimeout:
             raise
         except RuntimeError as error:
-            self._lose(error)
+            raise self.lost(error) from error
 
 
 class Flights:

@@ -158,6 +158,26 @@ def test_a_rank_that_cannot_give_its_totals_tells_the_others():
         assert all("on rank 1: all is not readable there (OutOfMemoryError: no memory left)" in text for text in said)
 
 
+def test_a_fetch_that_finds_no_network_says_so_and_compute_works():
+    def work(rank):
+        def unreachable(*args):
+            raise RuntimeError("no address for this host")
+
+        distributed.PrivateWire = unreachable
+        metric = tt.SumMetric()
+        metric.update(1.0)
+        try:
+            metric.fetch().result()
+        except tt.RankError as error:
+            return str(error), metric.compute()
+
+    for found in run_ranks(work):
+        assert not isinstance(found, Raised | str), found
+        assert "cannot be reached by gloo" in found[0]
+        assert "(no address for this host)" in found[0]
+        assert found[1] == 2.0
+
+
 def test_one_rank_that_raises_in_compute_disturbs_nobody():
     class Shy(tt.Metric):
         def __init__(self, rank):
