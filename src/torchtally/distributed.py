@@ -164,7 +164,7 @@ class Channel:
         if self._thread is None:
             self._thread = _Thread(dist.PrefixStore(f"torchtally/{self.name}", self.store()), self.rank, self.world)
             weakref.finalize(self, self._thread.jobs.put, None)
-        flight.background = self._thread.stopping
+        flight.background, flight.arrived = self._thread.stopping, threading.Event()
         self._thread.jobs.put(flight)
 
 
@@ -208,7 +208,8 @@ class _Thread:
             except BaseException as error:  # handed to whoever asks for the result
                 flight.failed = flight.failed or error
             finally:
-                flight.arrived.set()
+                if flight.arrived is not None:
+                    flight.arrived.set()
                 del flight
 
     def _reached(self, flight: Flight) -> Wire:
@@ -245,7 +246,7 @@ class Flight:
         self.limit: float | None = None
         self.started = self.done = False
         self.background: Background | None = None  # of a read in a thread
-        self.arrived = threading.Event()  # such a read is over, well or badly
+        self.arrived: threading.Event | None = None  # such a read is over, well or badly
 
     def start(self) -> None:
         """Call the first collective."""
@@ -277,13 +278,13 @@ class Flight:
     @property
     def ready(self) -> bool:
         """Whether `finish` would not wait; asking does not wait."""
-        if self.background is not None:
+        if self.arrived is not None:
             return self.arrived.is_set()
         return self.done or self.failed is not None or self._work is None or bool(self._work.is_completed())
 
     def outcome(self, deadline: float | None) -> Any:
         """The result, for whoever asks, whether or not a thread works on it."""
-        if self.background is None:
+        if self.arrived is None:
             return self.finish(deadline)
         if not self.arrived.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0)):
             raise RankTimeout(self._explain("a rank did not come in time; asking again goes on waiting for it"))

@@ -25,7 +25,7 @@ from .stacked import StackedFormula, by_row, rows_in, stackable
 LEFT_OUT = torch.iinfo(torch.int64).min
 """The index of rows that do not count."""
 
-MANY = 8
+MANY = 24
 """From so many slices on it pays to add all rows in one pass, on the host too."""
 
 _ADVICE = "Pass an index from 0 to the number of slices less one for every row."
