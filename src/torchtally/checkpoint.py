@@ -67,7 +67,7 @@ def save(metrics: Metric | MetricCollection, path: str | os.PathLike[str], reduc
     With `reduce=True` all ranks must call; the totals of all of them are saved by the first.
     """
     metrics = metrics.over_ranks() if reduce else metrics
-    if reduce and not is_first(next((m.process_group for m in leaves_of(metrics).values()), None)):
+    if reduce and not all(is_first(m.process_group) for m in leaves_of(metrics).values()):
         return
     with saving_all() if isinstance(metrics, Metric) and metrics._modules else nullcontext():
         state = dict(metrics.state_dict())
