@@ -211,8 +211,9 @@ class ErrorSums(Statistic):
         if len(normal) == 1:
             (pairs,) = normal
             total, count = slots.total.numpy(), slots.count.numpy()
-            for p, t, e in pairs.blocks():
-                total += self._on_host(p, t, e)
+            with np.errstate(all="ignore"):
+                for p, t, e in pairs.blocks():
+                    total += self._on_host(p, t, e)
             count += len(pairs)
             return
         preds, target = normal[:2]
