@@ -272,6 +272,37 @@ def _told() -> list[Case]:
     return found
 
 
+def with_weights(batch: Callable[[int, torch.Generator], Batch]) -> Callable[[int, torch.Generator], Batch]:
+    """The same with a weight for each sample."""
+    return lambda n, g: (*batch(n, g), torch.rand(n, generator=g))
+
+
+def _weighted() -> list[Case]:
+    """Counts of weighted elements."""
+
+    def case(label: str, cls: type, batch: Any, *args: Any, grows: bool = False, **options: Any) -> Case:
+        return Case(f"{cls.__name__}-{label}", functools.partial(cls, *args, weighted=True, **options), with_weights(batch), grows=grows)
+
+    return [
+        case("weights", c.BinaryAccuracy, yes_no),
+        case("weights-padded", c.BinaryF1Score, padded_yes_no, ignore_index=-1),
+        case("weights-samplewise", c.BinaryRecall, yes_no_images, multidim_average="samplewise", grows=True),
+        case("weights", c.MulticlassAccuracy, scores, average="micro"),
+        case("weights-padded-micro", c.MulticlassAccuracy, padded_scores, average="micro", ignore_index=-1),
+        case("weights", c.MulticlassSpecificity, scores, 5),
+        case("weights-padded", c.MulticlassF1Score, padded_scores, 5, ignore_index=-1),
+        case("weights-images", c.MulticlassJaccardIndex, images, 5),
+        case("weights-top2", c.MulticlassRecall, scores, 5, 2),
+        case("weights-samplewise", c.MulticlassPrecision, images, 5, multidim_average="samplewise", grows=True),
+        case("weights-samplewise", c.MulticlassAccuracy, images, 5, average="micro", multidim_average="samplewise", grows=True),
+        case("weights", c.MultilabelStatScores, multilabel, 4),
+        case("weights-images", c.MultilabelPrecision, multilabel_images, 4),
+        case("weights", c.MulticlassConfusionMatrix, scores, 5),
+        case("weights", c.MulticlassMatthewsCorrCoef, labels, 5),
+        case("weights", c.MulticlassCohenKappa, scores, 5),
+    ]
+
+
 def grouped(n: int, g: torch.Generator) -> Batch:
     return torch.rand(n, generator=g), torch.randint(0, 2, (n,), generator=g), torch.randint(0, 3, (n,), generator=g)
 
@@ -368,6 +399,7 @@ CASES: list[Case] = [
     *_agreement(),
     *_curves(),
     *_told(),
+    *_weighted(),
     *_scores(),
 ]
 

@@ -20,7 +20,7 @@ from .fetching import UnderWay, over_ranks
 from .formula import Formula, check_all, named, wants_grad
 from .guard import Guard, guarded
 from .ledger import Ledger, LooseLedger
-from .metric import Metric, _opened, _saving, _valid_part, parameters_of, required_of, saving_all
+from .metric import Metric, _opened, _saving, _valid_part, required_of, saving_all, taken_by
 from .pending import Pending
 from .statistic import host_visible, in_functorch, map_tensors, may_wait
 from .statistics.averages import Average, ScalarRows, add_scalars, read_scalars
@@ -167,7 +167,7 @@ class MetricCollection(nn.Module):
         strict = [False] * len(self.ledger.inputs)
         members = 0
         for m in dict.fromkeys(self._modules.values()):
-            wants = parameters_of(type(m))
+            wants = taken_by(m)
             bound = tuple(m._entries.get(p, p) for p in wants) if isinstance(m, Metric) else wants
             if not (isinstance(m, Formula) and m.ledger is self.ledger):
                 apart.append((m, wants, bound))
@@ -223,7 +223,7 @@ class MetricCollection(nn.Module):
 
     def _require(self, name: str, m: Metric, positional: int, given: dict[str, int]) -> None:
         """Raise where a member would miss an entry."""
-        wants = parameters_of(type(m))
+        wants = taken_by(m)
         for place, p in enumerate(wants):
             entry = m._entries.get(p, p) if isinstance(m, Metric) else p
             if p in required_of(type(m)) and entry not in given and not (place < positional and entry == p):
@@ -327,7 +327,7 @@ class MetricCollection(nn.Module):
 
     def _takes_valid(self) -> bool:
         """Whether a member's own update has an entry of that name."""
-        return any("valid" in (m._entries.get(p, p) for p in parameters_of(type(m))) for m in self._modules.values())
+        return any("valid" in (m._entries.get(p, p) for p in taken_by(m)) for m in self._modules.values())
 
     @guarded
     def _update_valid(self, valid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ class JaccardFormula(RateMetric):
     """What was predicted and is there, of what was predicted or is there."""
 
     def rate(self, c: Counts) -> tuple[Tensor, Tensor]:
-        return c.tp, c.involved - c.tp
+        return c.tp, c.union
 
     def value(self, c: Counts) -> Tensor:
         if self.average != "micro":

@@ -37,7 +37,7 @@ class SpecificityFormula(RateMetric):
     absent_is_undefined = False
 
     def rate(self, c: Counts) -> tuple[Tensor, Tensor]:
-        return c.tn, c.seen - c.actual
+        return c.tn, c.negative
 
 
 class NegativePredictiveValueFormula(RateMetric):
@@ -47,7 +47,7 @@ class NegativePredictiveValueFormula(RateMetric):
     absent_is_undefined = False
 
     def rate(self, c: Counts) -> tuple[Tensor, Tensor]:
-        return c.tn, c.seen - c.predicted
+        return c.tn, c.unpredicted
 
 
 class HammingFormula(AccuracyFormula):

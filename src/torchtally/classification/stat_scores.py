@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..formula import Formula, feeds
 from ..statistics.class_counts import ClassCounts, Counts, Hits, Labels
 from ..statistics.decisions import Decisions, LabelCounts
 from .options import ClassificationTask, checked
+from .weighing import Weighable
 
 AVERAGES = ("micro", "macro", "weighted", "none", None)
 
@@ -44,7 +44,7 @@ def averaged(
     return rated((weight * score).sum(-1), weight.sum(-1), undefined)
 
 
-class RateMetric(Formula):
+class RateMetric(Weighable):
     """A rate of counts: `rate` per class, averaged as asked."""
 
     higher_is_better: bool | None = True
@@ -57,10 +57,6 @@ class RateMetric(Formula):
     present_only = False
     absent_is_undefined = True
     needs_classes = False
-
-    @feeds
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        self._add(preds, target)
 
     @property
     def undefined(self) -> float:
@@ -177,9 +173,9 @@ class StatScoresFormula(RateMetric):
         scores = torch.stack([c.tp, c.fp, c.tn, c.fn, c.actual], -1)
         flat = isinstance(self.statistics[0], Hits) or scores.ndim == (1 if not self._samplewise else 2)
         if flat or self.average in ("none", None):
-            return scores.long()
+            return scores if self.weighted else scores.long()
         if self.average == "micro":
-            return scores.sum(-2).long()
+            return scores.sum(-2) if self.weighted else scores.sum(-2).long()
         if self.average == "macro":
             return scores.mean(-2)
         weight = c.actual
