@@ -68,9 +68,12 @@ if TYPE_CHECKING:
         TweedieDevianceScore,
         WeightedMeanAbsolutePercentageError,
     )
+    from .throughput import Throughput
     from .wrappers import (
         BootStrapper,
         ClasswiseWrapper,
+        ExponentialMovingAverage,
+        FeatureShare,
         MetricTracker,
         MinMaxMetric,
         MultioutputWrapper,
@@ -101,10 +104,12 @@ __all__ = [
     "CriticalSuccessIndex",
     "ExactMatch",
     "ExplainedVariance",
+    "ExponentialMovingAverage",
     "F1Score",
     "FBetaScore",
     "FaultError",
     "FaultWarning",
+    "FeatureShare",
     "Formula",
     "HammingDistance",
     "HingeLoss",
@@ -156,6 +161,7 @@ __all__ = [
     "SumMetric",
     "SymmetricMeanAbsolutePercentageError",
     "TallyError",
+    "Throughput",
     "TweedieDevianceScore",
     "WeightedMeanAbsolutePercentageError",
     "aggregation",
@@ -167,7 +173,7 @@ __all__ = [
     "wrappers",
 ]
 
-_FAMILIES = ("classification", "regression", "wrappers")
+_FAMILIES = ("classification", "regression", "wrappers", "throughput")
 
 
 def __getattr__(name: str) -> Any:

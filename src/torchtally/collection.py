@@ -424,7 +424,8 @@ class MetricCollection(nn.Module):
         """A member that is read over ranks by torch.distributed; the others like it are read with it."""
         if not distributed.available():
             return None
-        return next((m for _, m in self._leaves() if m.dist_sync_fn is None and m._to_sync()), None)
+        candidates = (m for _, m in self._leaves() if m.dist_sync_fn is None and m._to_sync())
+        return next((m for m in candidates if distributed.channel_of(m.process_group) is not None), None)
 
     def _leaves(self) -> Iterator[tuple[str, Metric]]:
         """Every metric that holds totals: the members, and those inside of members."""
@@ -640,8 +641,13 @@ class MetricCollection(nn.Module):
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False, spread: bool = False) -> Any:
         """Go on from saved states. `spread=True` is for the states of a whole job: the first rank takes them and the others start empty."""
         found = super().load_state_dict(state_dict, strict, assign)
-        if spread and not distributed.is_first(next((m.process_group for _, m in self._leaves()), None)):
+        leaves = [m for _, m in self._leaves()]
+        later = [m for m in leaves if spread and not distributed.is_first(m.process_group)]
+        if later == leaves:
             self.reset()
+        else:
+            for m in later:
+                m.reset()
         return found
 
     @guarded

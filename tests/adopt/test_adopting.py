@@ -66,7 +66,9 @@ def close(a, b):
 
 def defined_alike(name, settings):
     """Where torchmetrics' value is the metric's by definition: its macro averages of samples count absent classes by the wrong samples, and its weighted
-    counts of labels weigh by all samples together."""
+    counts of labels weigh by all samples together. Old releases take ignored labels for wrong ones."""
+    if name == "MultilabelExactMatch" and settings["ignore_index"] is not None and torchmetrics.__version__ < "1.7":
+        return False
     return settings.get("multidim_average") != "samplewise" or settings.get("average") not in ("macro", "weighted")
 
 

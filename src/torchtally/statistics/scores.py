@@ -215,8 +215,8 @@ def _within(y: np.ndarray, limit: int) -> bool:
 def log_odds(logits: Tensor) -> Tensor:
     """Logarithm of p / (1 - p) of the softmax of each row of `(N, C)`: in the order of p, and apart where p rounds to 0 or 1."""
     logits = logits.clamp(-_LARGE, _LARGE)
-    log_p = logits.log_softmax(1)
-    odds = log_p - (-log_p.exp()).log1p()
     best, at = logits.max(1, keepdim=True)
-    others = logits.scatter(1, at, -inf).logsumexp(1, keepdim=True)  # only the best can have a p near 1
-    return odds.scatter(1, at, best - others)
+    others = logits.scatter(1, at, -inf).logsumexp(1, keepdim=True)
+    below = logits - best
+    rest = (others - best).exp() + 1 - below.exp()  # of the best, everything but each class: at least 1, but for the best itself
+    return below.sub_(rest.log_()).scatter_(1, at, best - others)

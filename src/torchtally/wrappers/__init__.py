@@ -1,6 +1,7 @@
 """Metrics around metrics."""
 
 from ..aggregation import BaseAggregator
+from ..moving import ExponentialMovingAverage
 from .abstract import WrapperMetric
 from .bootstrapping import BootStrapper
 from .classwise import ClasswiseWrapper
@@ -18,6 +19,7 @@ __all__ = [
     "BinaryTargetTransformer",
     "BootStrapper",
     "ClasswiseWrapper",
+    "ExponentialMovingAverage",
     "FeatureShare",
     "LambdaInputTransformer",
     "MetricInputTransformer",
