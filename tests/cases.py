@@ -13,6 +13,7 @@ from torch import Tensor
 import torchtally as tt
 from torchtally import classification as c
 from torchtally import regression as r
+from torchtally.statistics import auto_curves
 
 Batch = tuple[Any, ...]
 
@@ -350,6 +351,15 @@ def _scores() -> list[Case]:
     return found
 
 
+def rounding(make: Callable[..., tt.Metric], *args: Any, budget: int = 40, **options: Any) -> tt.Metric:
+    """A metric with `thresholds="auto"` whose budget is used up after a few samples."""
+    before, auto_curves.BUDGET = auto_curves.BUDGET, budget
+    try:
+        return make(*args, thresholds="auto", **options)
+    finally:
+        auto_curves.BUDGET = before
+
+
 def _curves() -> list[Case]:
     """Curves, the areas under them and points on them, exact and binned."""
     found = []
@@ -367,6 +377,11 @@ def _curves() -> list[Case]:
                 make = functools.partial(getattr(c, "Multiclass" + name), 5, average=average, **options)
                 found.append(Case(f"Multiclass{name}-{average}{label}", make, scores, grows=not options))
     found += [
+        Case("BinaryAUROC-auto", functools.partial(c.BinaryAUROC, thresholds="auto"), yes_no, grows=True),
+        Case("BinaryAUROC-rounded", functools.partial(rounding, c.BinaryAUROC), logits, grows=True),
+        Case("BinaryROC-rounded", functools.partial(rounding, c.BinaryROC, ignore_index=-1), padded_yes_no, grows=True),
+        Case("MulticlassAveragePrecision-rounded", functools.partial(rounding, c.MulticlassAveragePrecision, 5), scores, grows=True),
+        Case("MultilabelEER-rounded", functools.partial(rounding, c.MultilabelEER, 4), multilabel, grows=True),
         Case("BinaryAUROC-partial", functools.partial(c.BinaryAUROC, 0.3), yes_no, grows=True),
         Case("BinaryAUROC-padded", functools.partial(c.BinaryAUROC, ignore_index=-1), padded_yes_no, grows=True),
         Case("BinaryROC-padded", functools.partial(c.BinaryROC, ignore_index=-1), padded_yes_no, grows=True),

@@ -165,3 +165,13 @@ def test_vectors_one_replicate_and_valid_rows():
 def test_wrong_arguments_say_what_was_expected(options):
     with pytest.raises(ValueError, match="expected"):
         tt.BootStrapper(**{"base_metric": tt.MeanMetric(), **options})
+
+
+def test_values_that_differ_in_form_can_only_be_had_raw():
+    metric = tt.BootStrapper(c.BinaryROC(), 3, seed=0)
+    metric.update(*data()[0])
+    with pytest.raises(ValueError, match=r"Ask for raw=True, mean=False, std=False"):
+        metric.compute()
+    raw = tt.BootStrapper(c.BinaryROC(), 3, mean=False, std=False, raw=True, seed=0)
+    raw.update(*data()[0])
+    assert len(raw.compute()["raw"]) == 3

@@ -195,3 +195,18 @@ def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
 )
 def test_names_are_written_as_words(name, text):
     assert plotting.canvas.spaced(name) == text
+
+
+def test_the_mean_of_curves_has_no_operating_point():
+    batch = tensor([[0.8, 0.2], [0.4, 0.6], [0.3, 0.7]]), tensor([0, 1, 0])
+    for metric in (c.MulticlassROC(2, average="macro"), c.MulticlassPrecisionRecallCurve(2, average="macro")):
+        metric.update(*batch)
+        figure, _ = metric.plot()
+        drawn(figure)
+        assert not any(
+            "threshold" in text.get_text() for legend in figure.findobj(pyplot.matplotlib.legend.Legend) for text in legend.get_texts()
+        )
+        figure, _ = type(metric)(2, average="micro").plot(metric.compute())
+        assert any(
+            "threshold" in text.get_text() for legend in figure.findobj(pyplot.matplotlib.legend.Legend) for text in legend.get_texts()
+        )

@@ -12,6 +12,7 @@ from torch import tensor
 import torchtally as tt
 from torchtally import classification as c
 from torchtally import regression as r
+from torchtally.throughput import Throughput
 from torchtally.wrappers import (
     BinaryTargetTransformer,
     BootStrapper,
@@ -118,6 +119,23 @@ def test_slices_and_resamples():
         assert {"resamples", "5 % to 95 %", "± standard deviation"} <= set(texts(ax))
     _, ax = BootStrapper(c.BinaryAccuracy(), std=False).plot({"mean": tensor(0.5)})
     assert texts(ax) == ["mean 0.5"]
+
+
+def test_throughput_draws_step_times_and_tells_rates():
+    speed = Throughput(clock=iter([0.0, 0.5, 1.0, 2.0]).__next__, flops_per_sample=1e9, peak_flops=100e9)
+    speed.start()
+    for _ in range(3):
+        speed.update(samples=20)
+    figure, ax = speed.plot()
+    drawn(figure)
+    assert ax.get_title() == "30 samples/s, 1.5 steps/s, 30 % of the peak" and ax.get_xlabel() == "step time (ms, lower is better)"
+    assert ticks(ax.yaxis) == ["mean", "median", "90 % of steps", "99 % of steps"]
+    _, ax = speed.plot([speed.compute(), speed.compute()])
+    assert ax.get_ylabel() == "samples/s"
+    with pytest.raises(TypeError, match="expected what compute"):
+        speed.plot(tensor(1.0))
+    with pytest.raises(ValueError, match="each with one of"):
+        speed.plot([{}])
 
 
 def test_tasks_have_pictures_of_their_own():

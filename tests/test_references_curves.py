@@ -12,6 +12,7 @@ from torchtally import classification as c
 from torchtally import functional as f
 from torchtally.faults import FaultError
 from torchtally.stalls import pretend_cuda
+from torchtally.statistics import curves
 from torchtally.testing import assert_no_stalls
 
 BOTH_FORMS = pytest.mark.parametrize("form", [tuple, elsewhere], ids=["host", "device"])
@@ -133,11 +134,11 @@ def test_all_classes_as_one_curve(thresholds, form):
 def test_the_mean_of_the_curves_of_all_classes(thresholds, ignore, form):
     """Class 3 never occurs, so it has no curve and is in no mean."""
     scores, given, columns = data("Multiclass", ignore)
-    curves = [roc(s, y, thresholds) for s, y in columns[:3]]
+    each = [roc(s, y, thresholds) for s, y in columns[:3]]
     fpr, tpr, at = fed(made("ROC", "Multiclass", thresholds, "macro", ignore), scores, given, form)
-    grid = np.sort(np.concatenate([x for x, _, _ in curves]))
+    grid = np.sort(np.concatenate([x for x, _, _ in each]))
     close(fpr[: len(grid)], grid)
-    close(tpr[: len(grid)], np.mean([_after(x, y, grid) for x, y, _ in curves], 0))
+    close(tpr[: len(grid)], np.mean([_after(x, y, grid) for x, y, _ in each], 0))
     assert bool((at.diff() <= 0).all())
     gap = int((fpr - (1 - tpr)).abs().argmin())
     close(fed(made("EER", "Multiclass", thresholds, "macro", ignore), scores, given, form), (fpr[gap] + 1 - tpr[gap]) / 2)
@@ -309,6 +310,25 @@ def test_forward_on_a_device_repeats_points_and_fetch_does_not(name, average):
             for a, b in zip(got if average is None else [got], exact if average is None else [exact]):
                 a, b = np.unique(a.cpu().numpy().round(6)), np.unique(b.numpy().round(6))
                 assert len(a) >= len(b) and set(b[~np.isnan(b)]) <= set(a)
+
+
+def test_everything_on_one_column_of_scores_is_one_sort(monkeypatch):
+    sorts = []
+    falling = curves._falling
+    monkeypatch.setattr(curves, "_falling", lambda *column: sorts.append(len(column[0])) or falling(*column))
+    scores, y, _ = data("Binary")
+    least = dict.fromkeys(POINTS, (0.5,))
+    names = ("AUROC", "AveragePrecision", "ROC", "PrecisionRecallCurve", "EER", "LogAUC", *POINTS)
+    tally = tt.MetricCollection({n: getattr(c, "Binary" + n)(*least.get(n, ())) for n in names})
+    for a, b in zip(torch.from_numpy(scores).split(9), torch.from_numpy(y).split(9)):
+        tally.update(a, b)
+    together = tally.compute()
+    for name in names:  # nor is it sorted again for members that are read on their own
+        torch.testing.assert_close(tally[name].compute(), together[name], equal_nan=True)
+    assert sorts == [60]
+    tally.update(torch.from_numpy(scores), torch.from_numpy(y))
+    tally.compute()
+    assert sorts == [60, 120]
 
 
 def test_nothing_seen():

@@ -369,7 +369,7 @@ def test_impossible_scores_and_targets_are_refused_or_kept_out(metric):
         metric.update(good[0], good[1][:1])
 
 
-@pytest.mark.parametrize("thresholds", [1, True, [], [0.1, 1.5], torch.zeros(2, 2), "auto"])
+@pytest.mark.parametrize("thresholds", [1, True, [], [0.1, 1.5], torch.zeros(2, 2), "automatic"])
 def test_thresholds_that_are_refused(thresholds):
     with pytest.raises(ValueError, match="expected None for exact curves"):
         tt.classification.BinaryAUROC(thresholds=thresholds)

@@ -313,11 +313,11 @@ def test_rows_compile_whole(name):
 
 def test_many_slices_take_the_same_way_on_the_host():
     g = torch.Generator().manual_seed(0)
-    preds, target, index = torch.rand(50, generator=g), torch.randint(0, 2, (50,), generator=g), torch.randint(0, 9, (50,), generator=g)
-    metric = tt.Sliced(c.BinaryAccuracy(from_logits=False), 9)
+    preds, target, index = torch.rand(50, generator=g), torch.randint(0, 2, (50,), generator=g), torch.randint(0, 25, (50,), generator=g)
+    metric = tt.Sliced(c.BinaryAccuracy(from_logits=False), 25)
     metric.update(preds, target, index=index)
     right = (preds > 0.5) == target
-    want = [right[index == k].float().mean() for k in range(9)] + [right.float().mean()]
+    want = [right[index == k].float().mean().nan_to_num() for k in range(25)] + [right.float().mean()]
     assert_equal(list(metric.compute().values()), want)
     target[3] = 5
     with pytest.raises(tt.FaultError):

@@ -63,6 +63,39 @@ def test_padded_rows_do_not_count(case):
             assert metric.update_count == len(data) + 1
 
 
+@pytest.mark.parametrize("case", {type(c.make()): c for c in reversed(CASES)}.values(), ids=lambda case: case.name)
+def test_padded_rows_do_not_count_in_forward_and_in_collections(case):
+    *data, last = batches(case)
+    rows = rows_in(last)
+    some = [i for i in range(rows) if i % 3 != 1]
+    for places, valid in ((list(range(rows - 4)), rows - 4), (some, torch.arange(rows) % 3 != 1)):
+        part = part_of(last, places)
+        want, of_batch = fed(case, data, part).compute(), fed(case, [], part).compute()
+        alone, together = fed(case, data[:-1], data[-1]), tt.MetricCollection({"metric": case.make()})
+        assert_equal(alone(*last, valid=valid), of_batch, case.tolerance)
+        assert_equal(alone.compute(), want, case.tolerance)
+        for batch in data:
+            together.update(*batch)
+        assert_equal(together(*last, valid=valid), of_batch, case.tolerance)
+        assert_equal(together.compute(), want, case.tolerance)
+
+
+@pytest.mark.parametrize("case", {c.make().statistics: c for c in reversed(CASES)}.values(), ids=lambda case: case.name)
+def test_a_mask_on_a_device_does_the_same_without_waiting(case):
+    *data, last = batches(case)
+    rows = rows_in(last)
+    keep = torch.arange(rows) % 3 != 1
+    want = fed(case, data, part_of(last, keep.nonzero().flatten().tolist())).compute()
+    with stalls.pretend_cuda():
+        metric, valid = case.make().to("cuda"), keep.to("cuda")
+        batches_there = [tuple(x.to("cuda") if isinstance(x, Tensor) else x for x in batch) for batch in (*data, last)]
+        with assert_no_stalls():
+            for batch in batches_there[:-1]:
+                metric.update(*batch)
+            metric.update(*batches_there[-1], valid=valid)
+        assert_equal(metric.compute(), want, max(case.tolerance, 1e-5))
+
+
 def tally():
     return tt.MetricCollection(
         {

@@ -1,8 +1,10 @@
 """What holds for every wrapper, around metrics and around collections."""
 
 import copy
+import gc
 import io
 import pickle
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -457,3 +459,41 @@ def test_update_compiles_whole_at_most_twice(case):
         plain.update(*batch)
     assert counter.frame_count <= 2
     same(metric.compute(), plain.compute())
+
+
+@every
+def test_inference_mode_and_outside_mix(case):
+    data = batches(case)
+    with torch.inference_mode():
+        metric = case.make()
+        metric.update(*data[0])
+        metric(*data[0])
+        metric.compute()
+        other = metric.clone()
+        metric.reset()
+        metric.update(*data[0])
+    metric.update(*data[1])
+    other.update(*data[1])
+    other.reset()
+    if case.name != "MinMax":  # it was read
+        same(metric.compute(), case.reference(data[:2]))
+
+
+@every
+def test_wrappers_are_freed_without_the_garbage_collector_and_hold_no_graph(case):
+    metric = case.make()
+    for batch in batches(case):
+        tracked = torch.utils._pytree.tree_map(lambda x: x.requires_grad_() * 1 if x.is_floating_point() else x, batch)
+        metric.update(*tracked)
+    metric(*tracked)
+    value = metric.compute()
+    metric.fetch().result()
+    assert not any(x.requires_grad for x in leaves(value))
+    assert not any(x.requires_grad for x in leaves(metric.metric_state))
+    gone = weakref.ref(metric)
+    gc.disable()
+    try:
+        del metric
+        assert gone() is None
+    finally:
+        gc.enable()

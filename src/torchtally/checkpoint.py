@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import os
 import tempfile
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -66,7 +67,7 @@ def save(metrics: Metric | MetricCollection, path: str | os.PathLike[str], reduc
     With `reduce=True` all ranks must call; the totals of all of them are saved by the first.
     """
     metrics = metrics.over_ranks() if reduce else metrics
-    if reduce and not is_first(next((m.process_group for m in leaves_of(metrics).values()), None)):
+    if reduce and not all(is_first(m.process_group) for m in leaves_of(metrics).values()):
         return
     with saving_all() if isinstance(metrics, Metric) and metrics._modules else nullcontext():
         state = dict(metrics.state_dict())
@@ -79,7 +80,10 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Raises TallyError where the file is not whole.
     """
-    return read(path).state
+    saved = read(path)
+    state: Any = OrderedDict(saved.state)
+    state._metadata = OrderedDict((name, {"updates": int(about["updates"])}) for name, about in saved.metrics.items())
+    return state
 
 
 def read(path: str | os.PathLike[str]) -> Saved:

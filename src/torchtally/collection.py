@@ -424,7 +424,8 @@ class MetricCollection(nn.Module):
         """A member that is read over ranks by torch.distributed; the others like it are read with it."""
         if not distributed.available():
             return None
-        return next((m for _, m in self._leaves() if m.dist_sync_fn is None and m._to_sync()), None)
+        candidates = (m for _, m in self._leaves() if m.dist_sync_fn is None and m._to_sync())
+        return next((m for m in candidates if distributed.channel_of(m.process_group) is not None), None)
 
     def _leaves(self) -> Iterator[tuple[str, Metric]]:
         """Every metric that holds totals: the members, and those inside of members."""
@@ -640,8 +641,13 @@ class MetricCollection(nn.Module):
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False, spread: bool = False) -> Any:
         """Go on from saved states. `spread=True` is for the states of a whole job: the first rank takes them and the others start empty."""
         found = super().load_state_dict(state_dict, strict, assign)
-        if spread and not distributed.is_first(next((m.process_group for _, m in self._leaves()), None)):
+        leaves = [m for _, m in self._leaves()]
+        later = [m for m in leaves if spread and not distributed.is_first(m.process_group)]
+        if later == leaves:
             self.reset()
+        else:
+            for m in later:
+                m.reset()
         return found
 
     @guarded
@@ -681,32 +687,29 @@ class MetricCollection(nn.Module):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Before the members load: fill what they share, so that those who agree with it stay."""
-        filled: set[tuple[int, str]] = set()
         self.ledger.fold()
-        counts = [
-            state_dict[k]
-            for n, m in self._modules.items()
-            if isinstance(m, Formula) and m.ledger is self.ledger
-            if (k := f"{prefix}{n}.updates") in state_dict
-        ]
-        if counts:
-            self.ledger.clock.load(int(counts[0]))
-        for name, m in self._modules.items():
-            if not (isinstance(m, Formula) and m.ledger is self.ledger and not m.emptied):
-                continue
-            for n, (slots, slot) in m._named_slots(self.ledger).items():
-                x = state_dict.get(f"{prefix}{name}.{n}")
-                mine = getattr(slots, slot)
-                if isinstance(x, Tensor) and isinstance(mine, Tensor) and x.shape == mine.shape and (id(slots), slot) not in filled:
-                    filled.add((id(slots), slot))
-                    mine.copy_(x)
-                    self.ledger.reduced = None
+        sharing = {n: m for n, m in self._modules.items() if isinstance(m, Formula) and m.ledger is self.ledger and not m.emptied}
+        told = [int(state_dict[k]) for n in sharing if (k := f"{prefix}{n}.updates") in state_dict]
+        if len(told) == len(sharing) or self.ledger.updates == 0:  # else those who are not told keep what they have, and the others leave
+            self._load_shared(state_dict, prefix, sharing, told)
         if strict and not prefix:  # what the collection itself saved is complete
             for path, m in self.named_modules():
                 names = [f"{path}.{n}" for n in m.metric_state] if isinstance(m, Metric) and (isinstance(m, Formula) or m._defaults) else []
                 missing_keys += names if not any(n in state_dict for n in names) else []
         super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+
+    def _load_shared(self, state_dict: dict[str, Any], prefix: str, sharing: dict[str, Formula], updates: list[int]) -> None:
+        """Fill what members share before they load, so that those who agree with it stay."""
+        filled: set[tuple[int, str]] = set()
+        if updates:
+            self.ledger.clock.load(updates[0])
+        for name, m in sharing.items():
+            for n, (slots, slot) in m._named_slots(self.ledger).items():
+                x, mine = state_dict.get(f"{prefix}{name}.{n}"), getattr(slots, slot)
+                if isinstance(x, Tensor) and isinstance(mine, Tensor) and x.shape == mine.shape and (id(slots), slot) not in filled:
+                    filled.add((id(slots), slot))
+                    mine.copy_(x)
+                    self.ledger.reduced = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_plans": {}}

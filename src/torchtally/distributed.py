@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime
 import queue
 import threading
@@ -88,11 +89,10 @@ class PrivateWire(Wire):
     It carries host tensors whatever the group's backend is, and makes no stream of a device wait for another rank.
     """
 
-    def __init__(self, channel: Channel) -> None:
-        store = dist.PrefixStore(f"torchtally/{channel.name}", channel.store())
+    def __init__(self, store: Any, rank: int, world: int) -> None:
         timeout = datetime.timedelta(minutes=30)
-        self.own: Any = dist.ProcessGroupGloo(store, channel.rank, channel.world, timeout)
-        super().__init__(self.own, channel.world)
+        self.own: Any = dist.ProcessGroupGloo(store, rank, world, timeout)
+        super().__init__(self.own, world)
 
     def _reduce(self, x: Tensor, operator: Any) -> Any:
         options = dist.AllreduceOptions()
@@ -162,26 +162,46 @@ class Channel:
     def in_thread(self, flight: Flight) -> None:
         """Carry a read out in a thread, in the order in which reads were started."""
         if self._thread is None:
-            self._thread = _Thread(self)
-        flight.arrived = threading.Event()
+            self._thread = _Thread(dist.PrefixStore(f"torchtally/{self.name}", self.store()), self.rank, self.world)
+            weakref.finalize(self, self._thread.jobs.put, None)
+        flight.background, flight.arrived = self._thread.stopping, threading.Event()
         self._thread.jobs.put(flight)
 
 
-class _Thread:
-    """Carries out reads that take several collectives while the caller goes on."""
+class Background(threading.Event):
+    """Set when the process ends: who waits in a thread gives up. A wait is in Python, since a thread that ends within gloo aborts the process."""
 
-    def __init__(self, channel: Channel) -> None:
-        self.jobs: queue.SimpleQueue[Flight] = queue.SimpleQueue()
-        self.channel = channel
-        threading.Thread(target=self._work, name="torchtally", daemon=True).start()
+    def until(self, done: Callable[[], bool]) -> None:
+        pause = 0.0002
+        while not done():
+            if self.wait(pause):
+                raise RuntimeError("this process ended before the others came")
+            pause = min(2 * pause, 0.01)
+
+
+class _Thread:
+    """Carries out reads while the caller goes on."""
+
+    def __init__(self, store: Any, rank: int, world: int) -> None:
+        self.jobs: queue.SimpleQueue[Flight | None] = queue.SimpleQueue()
+        self.stopping = Background()
+        self._store, self._rank, self._world = store, rank, world
+        self.thread = threading.Thread(target=self._work, name="torchtally", daemon=True)
+        self.thread.start()
+        _threads.add(self)
+
+    def _connected(self) -> Wire:
+        """Connections to the other ranks, made when all are about to."""
+        self._store.add("here", 1)
+        self.stopping.until(lambda: int(self._store.add("here", 0)) >= self._world)
+        return PrivateWire(self._store, self._rank, self._world)
 
     def _work(self) -> None:
         wire: Wire | None = None
-        while True:
-            flight = self.jobs.get()
+        while (flight := self.jobs.get()) is not None:
             try:
                 if wire is None:
-                    wire = PrivateWire(self.channel)
+                    wire = self._reached(flight)
                 flight.wire = wire
                 flight.start()
                 flight.finish(None)
@@ -191,6 +211,27 @@ class _Thread:
                 if flight.arrived is not None:
                     flight.arrived.set()
                 del flight
+
+    def _reached(self, flight: Flight) -> Wire:
+        try:
+            return self._connected()
+        except Exception as error:
+            raise flight.lost(error, "the other ranks cannot be reached by gloo; GLOO_SOCKET_IFNAME names the network to use") from error
+
+
+_threads: weakref.WeakSet[_Thread] = weakref.WeakSet()
+
+
+@atexit.register
+def _end(grace: float = 5.0) -> None:
+    """Let reads that are under way come to their end, and no thread be within gloo when the process ends."""
+    end = time.monotonic() + grace
+    for each in list(_threads):
+        each.jobs.put(None)
+    for each in list(_threads):
+        each.thread.join(max(end - time.monotonic(), 0.0))
+        each.stopping.set()
+        each.thread.join(1.0)
 
 
 class Flight:
@@ -204,7 +245,8 @@ class Flight:
         self.failed: BaseException | None = None
         self.limit: float | None = None
         self.started = self.done = False
-        self.arrived: threading.Event | None = None  # for a read in a thread: over, well or badly
+        self.background: Background | None = None  # of a read in a thread
+        self.arrived: threading.Event | None = None  # such a read is over, well or badly
 
     def start(self) -> None:
         """Call the first collective."""
@@ -222,14 +264,16 @@ class Flight:
             self.failed = error
             raise
         except RuntimeError as error:
-            self._lose(error)
+            raise self.lost(error) from error
 
     def _limit(self) -> str:
         return "in time" if self.limit is None else f"within {self.limit:g} s"
 
-    def _lose(self, error: Exception) -> None:
-        self.failed = RankError(self._explain(f"a collective failed ({str(error).strip().splitlines()[0] if str(error) else error!r})"))
-        raise self.failed from error
+    def lost(self, error: Exception, what: str = "a collective failed") -> RankError:
+        """What to raise, here and whenever the result is asked for."""
+        reason = str(error).strip().splitlines() or [repr(error)]
+        self.failed = RankError(self._explain(f"{what} ({reason[0]})"))
+        return self.failed
 
     @property
     def ready(self) -> bool:
@@ -260,6 +304,8 @@ class Flight:
         if work is None:  # a collective that is over when it returns
             return
         try:
+            if self.background is not None:
+                self.background.until(work.is_completed)
             while deadline is not None and not work.is_completed():
                 if (left := deadline - time.monotonic()) <= 0:
                     raise RankTimeout(self._explain(f"a rank did not come {self._limit()}; reading again goes on waiting for it"))
@@ -268,7 +314,7 @@ class Flight:
         except RankTimeout:
             raise
         except RuntimeError as error:
-            self._lose(error)
+            raise self.lost(error) from error
 
 
 class Flights:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from math import prod
@@ -157,6 +158,12 @@ class Ledger:
     def __getstate__(self) -> dict[str, Any]:
         self.fold()
         return {k: v for k, v in self.__dict__.items() if k not in ("_views", "_scratch", "reduced", "stream")}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Ledger:
+        new = memo[id(self)] = Ledger.__new__(type(self))
+        with torch.inference_mode(False):
+            new.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        return new
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

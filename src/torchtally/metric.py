@@ -351,7 +351,7 @@ class Metric(nn.Module):
                 raise ValueError(f"{type(self).__name__} cannot take the state of {type(other).__name__}; merge metrics of one class.")
             states, count = other._snapshot(), other._update_count
         elif isinstance(other, dict):
-            states, count = other, 1
+            states, count = other, int(getattr(other, "_metadata", {}).get("", {}).get("updates", 1))
         else:
             raise ValueError(f"{type(self).__name__}.merge_state expects a metric or a dict of its states, not {type(other).__name__}.")
         missing = sorted(set(self._defaults) - set(states))
@@ -522,6 +522,9 @@ class Metric(nn.Module):
         super()._save_to_state_dict(destination, prefix, keep_vars)
         for name, x in self._saved().items():
             destination[prefix + name] = map_tensors(x, lambda t: t.detach().clone())
+        metadata = getattr(destination, "_metadata", {}).get(prefix[:-1])
+        if metadata is not None:  # beside the states, whose names are the user's: a mean is weighed by it
+            metadata["updates"] = self._update_count
 
     @guarded
     def _load_from_state_dict(
@@ -537,7 +540,7 @@ class Metric(nn.Module):
         for name, keep in self._persistent.items():
             if prefix + name in state_dict:
                 self.__dict__[name] = _moved(map_tensors(state_dict[prefix + name], lambda t: t.detach().clone()), self._device)
-                self.__dict__.update(_computed=None, _update_count=max(self._update_count, 1))
+                self.__dict__.update(_computed=None, _update_count=int((local_metadata or {}).get("updates", max(self._update_count, 1))))
             elif strict and (keep or not prefix):
                 missing_keys.append(prefix + name)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, False, missing_keys, unexpected_keys, error_msgs)
@@ -599,7 +602,8 @@ class Metric(nn.Module):
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         new = type(self).__new__(type(self))
         memo[id(self)] = new
-        state = {k: copy.deepcopy(_detached(v), memo) for k, v in self.__getstate__().items() if k != "process_group"}
+        with torch.inference_mode(False):
+            state = {k: copy.deepcopy(_detached(v), memo) for k, v in self.__getstate__().items() if k != "process_group"}
         new.__setstate__({**state, "process_group": self.process_group})  # a process group cannot be copied and need not be
         return new
 

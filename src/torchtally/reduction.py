@@ -75,16 +75,19 @@ class Reduction:
         plan = self.plan
         while not all(event.query() for event in self.events):  # in a thread of our own: the copies to the host are under way
             time.sleep(0.0002)
-        payload = self._payload() if plan.payload else None
-        head = self._head(payload)
-        # All that will be sent is taken now: the ledgers may go on before the last collective is called.
-        big = [(group, ks, self._joined(group, ks)) for group, ks in plan.alone.items()]
-        fixed = [_bytes(x) for x in self._gatherable()] if plan.columns is None else []
+        try:
+            payload = self._payload() if plan.payload else None
+            head = self._head(payload)
+            # All that will be sent is taken now: the ledgers may go on before the last collective is called.
+            big = [(group, ks, self._joined(group, ks)) for group, ks in plan.alone.items()]
+            fixed = [_bytes(x) for x in self._gatherable()] if plan.columns is None else []
+        except Exception as error:
+            return (yield from self._refuse(wire, error))
         yield wire.all_reduce(head)
         known: list[float] = head[: plan.table + len(plan.faults) * (1 + plan.buckets)].tolist()
         given = int(known[0])  # by how many ranks; by one where PyTorch only pretends that there are many
         if not _agree(known[1:7], given):
-            raise RankError(f"{self.layout.title}: {self._differences(known)}")
+            raise RankError(f"{self.layout.title}: {self._differences(known, self.layout.lines)}")
         if not _agree(known[7:13], given):
             return (yield from self._all_apart(wire))
         works = [wire.all_reduce(flat, group[1]) for group, _, flat in big]
@@ -264,12 +267,21 @@ class Reduction:
         return total
 
     # ---- when ranks differ
-    def _differences(self, known: list[float]) -> str:
+    def _refuse(self, wire: Wire, error: Exception) -> Steps:
+        """Tell the others, who would wait for ever, that this rank cannot give its totals: perhaps there is no memory left to copy them."""
+        head = self.plan.template(self.layout, self.device)
+        head[1] += 1  # a digest that nobody has
+        yield wire.all_reduce(head)
+        what = f"not readable there ({type(error).__name__}: {error})"
+        lines = [(name, what) for name, _ in self.layout.lines]
+        raise RankError(f"{self.layout.title}: {self._differences(head[:FIXED].tolist(), lines)}") from error
+
+    def _differences(self, known: list[float], lines: list[tuple[str, str]]) -> str:
         """Who holds what, exchanged where the ranks met: their collectives can no longer be trusted to match."""
         channel, store = self.channel, self.channel.store()
         incident = hashlib.blake2b(repr(known[:FIXED]).encode(), digest_size=8).hexdigest()  # the same on all ranks
         key = f"torchtally/{channel.name}/{incident}"
-        store.set(f"{key}/{channel.rank}", pickle.dumps(self.layout.lines))
+        store.set(f"{key}/{channel.rank}", pickle.dumps(lines))
         ranks = [f"{key}/{r}" for r in range(channel.world)]
         try:
             store.wait(ranks)

@@ -170,6 +170,12 @@ class Throughput(Formula):
     _open: deque[tuple[Any, Any, tuple[Any, ...]]]
 
     @guarded
+    def plot(self, val: Any = None, ax: Any = None, **_: Any) -> tuple[Any, Any]:
+        """Draw the step times, with the rates in the title; or the rate over steps, of a list of values."""
+        from .plotting.throughput import plot_throughput
+
+        return plot_throughput(self.compute() if val is None else val, ax, type(self).__name__)
+
     def start(self) -> None:
         """The next step begins now."""
         self.__dict__["_since"] = self._watch.now()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from .distributed import Channel, Flight, channel_of
-from .ledger import Ledger
+from .ledger import Key, Ledger
 from .reduction import Layout, Plan, Reduction, Totals
 from .transfer import to_host
 
@@ -147,19 +148,16 @@ class Together:
             layout = Layout(
                 self.title, [(n, described(m)) for n, m in members], repr((places, emptied, [ledger.keys for ledger in ledgers]))
             )
-            self._laid = layout, Plan(ledgers, channel.world, bool(users))
+            shared = {id(m): k for (_, m), k in zip(formulas, places)} | {id(m): k for k, m in enumerate(users)}
+            own = {id(m): k for k, (_, m) in enumerate(formulas)}
+            gone = {id(m) for (_, m), empty in zip(formulas, emptied) if empty}
+            needs = [(k, m.needs(), empty) for (_, m), k, empty in zip(formulas, places, emptied)]
+            self._laid = layout, Plan(ledgers, channel.world, bool(users)), (shared, own, gone), partial(_parts, needs)
             self._key = key
-        layout, plan = self._laid
+        layout, plan, found_at, apart = self._laid
         self._ledgers, self._users, self._channel, self._served = ledgers, users, channel, set()
         self._read, self._late = None, None
-        needs = [(ledgers.index(m.ledger), m.needs(), empty) for (_, m), empty in zip(formulas, emptied)]
-
-        def apart(frozen: list[Ledger]) -> list[Ledger]:
-            return [Ledger(keys, frozen[k].device) if empty else frozen[k].part(frozen[k].members_of(keys)) for k, keys, empty in needs]
-
-        shared = {id(m): ledgers.index(m.ledger) for _, m in formulas} | {id(m): k for k, m in enumerate(users)}
-        gone = {id(m) for (_, m), empty in zip(formulas, emptied) if empty}
-        read = Read(Totals([], [], False), shared, {id(m): k for k, (_, m) in enumerate(formulas)}, gone)
+        read = Read(Totals([], [], False), *found_at)
         states, events = _states_of(users) if users else (None, [])
         reduction = Reduction(channel, plan, layout, ledgers, states, apart, aside=later)
         reduction.events += events
@@ -172,6 +170,11 @@ class Together:
         if later:
             channel.in_thread(flight)
         return flight, read
+
+
+def _parts(needs: list[tuple[int, list[Key], bool]], frozen: list[Ledger]) -> list[Ledger]:
+    """A ledger for each metric: those it needs of the ledger at a place, or empty."""
+    return [Ledger(keys, frozen[k].device) if empty else frozen[k].part(frozen[k].members_of(keys)) for k, keys, empty in needs]
 
 
 class _Lost:

@@ -14,7 +14,7 @@ from torch import tensor
 
 import torchtally as tt
 from ranks.harness import Raised, run_ranks
-from torchtally import checkpoint
+from torchtally import checkpoint, commands
 from torchtally import classification as c
 
 
@@ -115,16 +115,28 @@ def test_other_metrics_or_another_order_load_as_far_as_they_go(tmp_path):
     assert float(more.compute()["loss"]) == 1.5
 
 
-def run(*arguments):
-    source = "from torchtally.commands import main; main()"
-    return subprocess.run([sys.executable, "-c", source, *map(str, arguments)], capture_output=True, text=True, env=environment())
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """The command line, without another interpreter: exit code, what it printed, and what it said of errors."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["torchtally", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "200")
+        code = 0
+        try:
+            commands.main()
+        except SystemExit as end:
+            code = end.code or 0
+        return subprocess.CompletedProcess(arguments, code, *capsys.readouterr())
+
+    return run
 
 
 def environment():
     return {**os.environ, "PYTHONPATH": os.pathsep.join(["src", "tests"]), "COLUMNS": "200"}
 
 
-def test_files_are_merged_and_shown_on_the_command_line(tmp_path):
+def test_files_are_merged_and_shown_on_the_command_line(tmp_path, run):
     for part, seeds in (("a", [1, 2]), ("b", [3])):
         tt.save(feed(tally(), seeds), tmp_path / f"{part}.pt")
     done = run("merge", tmp_path / "a.pt", tmp_path / "b.pt", "-o", tmp_path / "c.pt", "--json")
@@ -169,6 +181,42 @@ def test_users_metrics_merge_and_different_ones_do_not(tmp_path):
     torch.save(Own().state_dict(), tmp_path / "plain.pt")
     with pytest.raises(tt.TallyError, match="merge_state"):
         checkpoint.merge([tmp_path / "a.pt", tmp_path / "plain.pt"])
+
+
+def test_members_that_a_file_does_not_know_keep_what_they_have():
+    saved = feed(tally(), [1, 2]).state_dict()
+    part = {k: x for k, x in saved.items() if k.startswith(("precision.", "loss."))}
+    metrics = feed(tally(), [3])
+    want = plain(metrics.compute())
+    said = metrics.load_state_dict(part, strict=False)
+    assert {k.partition(".")[0] for k in said.missing_keys} == {"recall", "largest", "all"}
+    got, whole = plain(metrics.compute()), plain(feed(tally(), [1, 2]).compute())
+    assert got == {**want, "precision": whole["precision"], "loss": whole["loss"]}
+    assert [metrics[n].update_count for n in ("precision", "recall", "loss", "largest")] == [2, 1, 2, 1]
+    feed(metrics, [4])
+    assert plain(metrics.compute())["recall"] == plain(feed(tally(), [3, 4]).compute())["recall"]
+    assert plain(metrics.compute())["precision"] == plain(feed(tally(), [1, 2, 4]).compute())["precision"]
+
+
+def test_means_of_users_metrics_keep_their_weight(tmp_path):
+    def fed(values):
+        metric = Own()
+        for x in values:
+            metric.update(x)
+        return metric
+
+    first = fed([1.0, 2.0, 3.0])  # its average is 3, over three updates
+    tt.save(first, tmp_path / "a.pt")
+    torch.save(first.state_dict(), tmp_path / "b.pt")
+    for states in (first.state_dict(), tt.load(tmp_path / "a.pt"), torch.load(tmp_path / "b.pt", weights_only=True)):
+        again = Own()
+        again.load_state_dict(states)
+        assert again.update_count == 3
+        again.merge_state(fed([11.0]))
+        assert float(again.average) == 5.0
+        other = fed([11.0])
+        other.merge_state(states)
+        assert float(other.average) == 5.0
 
 
 def test_a_jobs_totals_go_on_in_jobs_of_other_sizes(tmp_path):

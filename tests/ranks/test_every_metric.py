@@ -1,6 +1,7 @@
 """The law of ranks, over every metric: spreading the data over ranks, some of them empty, changes nothing."""
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -61,6 +62,36 @@ def test_spreading_the_data_over_ranks_changes_nothing(turn):
         return wrong
 
     for found in run_ranks(work, limit=250.0):
+        assert not isinstance(found, Raised | str), found
+        assert found == {}
+
+
+def outcome(read):
+    """The value, or the name of the error."""
+    try:
+        return read()
+    except Exception as error:
+        return type(error).__name__
+
+
+def test_ranks_without_any_data_give_what_an_empty_metric_gives():
+    def work(rank):
+        wrong = {}
+        for case in {type(c.make()): c for c in reversed(CASES)}.values():
+            metric, alone = case.make(), case.make()
+            alone.sync_on_compute = False
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                want, got, later = outcome(alone.compute), outcome(metric.compute), outcome(metric.fetch().result)
+            if isinstance(want, str) or isinstance(got, str):
+                found = None if want == got == later else f"{got} and {later} instead of {want}"
+            else:
+                found = differs(got, want, 1e-6)
+            if found:
+                wrong[case.name] = found
+        return wrong
+
+    for found in run_ranks(work, limit=100.0):
         assert not isinstance(found, Raised | str), found
         assert found == {}
 

@@ -11,6 +11,7 @@ from torch import tensor
 import torchtally as tt
 from ranks.harness import DIED, HANGS, Raised, run_ranks
 from torchtally import classification as c
+from torchtally import distributed, reduction
 
 
 def test_a_late_rank_times_out_and_reading_again_goes_on():
@@ -82,6 +83,136 @@ def test_a_killed_rank_is_an_error_and_the_totals_stay():
     assert "MetricCollection of total, on rank 0 of 2: a collective failed" in texts[0]
     assert values == {"total": 3.0}
     assert saved == 3.0
+
+
+def test_a_rank_killed_in_the_middle_of_a_read_is_an_error_and_the_totals_stay():
+    """The head has come from all ranks; one dies before it gives its samples."""
+
+    def work(rank):
+        metric = tt.MetricCollection({"all": tt.CatMetric(), "sum": tt.SumMetric()})
+        metric.update(tensor([1.0 + rank]))
+        if rank == 1:
+            distributed.Wire.all_gather = lambda self, x: os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            metric.compute()
+        except tt.RankError as error:
+            said = str(error)
+        for m in metric.values():
+            m.sync_on_compute = False
+        return said, metric.compute(), metric["all"].state_dict()["value"][0]
+
+    survivor, killed = run_ranks(work)
+    assert killed == DIED
+    assert not isinstance(survivor, Raised | str), survivor
+    said, values, saved = survivor
+    assert "MetricCollection of all, sum, on rank 0 of 2: a collective failed" in said
+    assert values == {"all": [1.0], "sum": 1.0}
+    assert saved == [1.0]
+
+
+def test_a_fetch_whose_other_rank_dies_says_so():
+    def work(rank):
+        metric = tt.MetricCollection({"sum": tt.SumMetric()})
+        metric.update(1.0)
+        metric.fetch().result()
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        fetched = metric.fetch()
+        try:
+            fetched.result(timeout=30.0)
+        except tt.RankError as error:
+            return str(error), fetched.ready, metric["sum"].metric_state["total"]
+
+    survivor, killed = run_ranks(work)
+    assert killed == DIED
+    assert not isinstance(survivor, Raised | str), survivor
+    assert "MetricCollection of sum, on rank 0 of 2" in survivor[0]
+    assert survivor[1:] == [True, 1.0]
+
+
+def test_a_rank_that_cannot_give_its_totals_tells_the_others():
+    def work(rank):
+        metrics = tt.MetricCollection({"all": tt.CatMetric(), "sum": tt.SumMetric()})
+        metrics.update(tensor([1.0]))
+        whole = reduction.Reduction._payload
+
+        def full(self):
+            raise torch.OutOfMemoryError("no memory left")
+
+        if rank == 1:
+            reduction.Reduction._payload = full
+        said = []
+        for read in (metrics.compute, lambda: metrics.fetch().result(timeout=30.0)):
+            try:
+                read()
+            except tt.RankError as error:
+                said.append(str(error))
+        reduction.Reduction._payload = whole
+        return said, metrics.compute()
+
+    for found in run_ranks(work):
+        assert not isinstance(found, Raised | str), found
+        said, after = found
+        assert after == {"all": [1.0, 1.0], "sum": 2.0}
+        assert len(said) == 2
+        assert all("on rank 1: all is not readable there (OutOfMemoryError: no memory left)" in text for text in said)
+
+
+def test_a_fetch_that_finds_no_network_says_so_and_compute_works():
+    def work(rank):
+        def unreachable(*args):
+            raise RuntimeError("no address for this host")
+
+        distributed.PrivateWire = unreachable
+        metric = tt.SumMetric()
+        metric.update(1.0)
+        try:
+            metric.fetch().result()
+        except tt.RankError as error:
+            return str(error), metric.compute()
+
+    for found in run_ranks(work):
+        assert not isinstance(found, Raised | str), found
+        assert "cannot be reached by gloo" in found[0]
+        assert "(no address for this host)" in found[0]
+        assert found[1] == 2.0
+
+
+def test_one_rank_that_raises_in_compute_disturbs_nobody():
+    class Shy(tt.Metric):
+        def __init__(self, rank):
+            super().__init__()
+            self.add_state("total", torch.zeros(()), "sum")
+            self.shy = rank == 1
+
+        def update(self, x):
+            self.total += x
+
+        def compute(self):
+            if self.shy:
+                raise ArithmeticError("not today")
+            return self.total
+
+    def work(rank):
+        metrics = tt.MetricCollection({"shy": Shy(rank), "sum": tt.SumMetric().bind(value="x")})
+        metrics.update(x=1.0)
+        found = []
+        for _ in range(2):
+            for read in (metrics.compute, lambda: metrics.fetch().result()):
+                try:
+                    found.append(read())
+                except ArithmeticError as error:
+                    found.append(str(error))
+            metrics["shy"].shy = False
+            metrics.update(x=1.0)
+        return found, metrics["shy"].total
+
+    first, second = run_ranks(work)
+    assert not isinstance(first, Raised | str), first
+    assert not isinstance(second, Raised | str), second
+    before, after = {"shy": 2.0, "sum": 2.0}, {"shy": 4.0, "sum": 4.0}
+    assert first == [[before, before, after, after], 3.0]
+    assert second == [["not today", "not today", after, after], 3.0]
 
 
 def test_an_error_in_compute_leaves_the_metric_usable():

@@ -95,6 +95,30 @@ def test_members_are_read_over_their_own_ranks(loaded):
         assert "('data', 'model')" in said
 
 
+def test_a_member_whose_ranks_are_others_changes_nothing_for_the_rest(tmp_path):
+    def work(rank):
+        pair, single = dist.new_group([0, 1]), [dist.new_group([r]) for r in range(3)][rank]
+        metrics = tt.MetricCollection(
+            {
+                "pair": tt.SumMetric(process_group=pair),
+                "single": tt.SumMetric(process_group=single),
+                "all": tt.SumMetric(),
+                "user": Total().bind(x="value"),
+            }
+        )
+        metrics.update(value=float(rank + 1))
+        values, fetched = metrics.compute(), metrics.fetch().result()
+        tt.save(metrics, tmp_path / "totals.pt", reduce=True)
+        dist.barrier()
+        again = metrics.clone()
+        again.load_state_dict(tt.load(tmp_path / "totals.pt"), spread=True)
+        return values, fetched, again.compute()["all"], again.compute()["pair"]
+
+    for rank, (values, fetched, every, pair) in enumerate(run_ranks(work, 3)):
+        assert values == fetched == {"pair": 3.0, "single": rank + 1.0, "all": 6.0, "user": 6.0}
+        assert (every, pair) == (6.0, 3.0)
+
+
 def test_what_is_made_of_other_metrics_is_fetched_without_waiting():
     def work(rank):
         hits, seen = tt.SumMetric(), tt.SumMetric()
@@ -176,6 +200,7 @@ def from_meta(rank):
     with torch.device("meta"):
         model = Net()
     model.to_empty(device="cpu")
+    model.layer.reset_parameters()
     return nn.parallel.DistributedDataParallel(model)
 
 

@@ -430,3 +430,28 @@ def test_repeated_reads_see_what_other_ranks_added_meanwhile():
         return out
 
     assert run_ranks(work) == [[[1.0, 0.0], [2.0, 1.0], [3.0, 3.0]]] * 2
+
+
+def test_another_thread_reads_all_ranks_while_each_trains():
+    """Cuts of all ranks add up, though each rank is at another step."""
+
+    def work(rank):
+        import threading
+
+        metrics, cuts = tally(), []
+
+        def read():
+            cuts.extend(metrics.fetch(reset=True).result() for _ in range(15))
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        for step in range(400 * (rank + 1)):
+            metrics.update(**batch(step % 5))
+        reader.join()
+        cuts.append(metrics.fetch(reset=True).result())
+        return [sum(map(sum, cut["matrix"])) for cut in cuts]
+
+    first, second = run_ranks(work)
+    assert first == second
+    assert len(first) == 16
+    assert sum(first) == 8 * 1200

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..statistics.curves import Curve, Curves
-from ..statistics.score_histogram import BinnedCurves
-from .curve_formula import BinaryCurve, CurveFormula, Thresholds
+from ..statistics.curves import Curve
+from .curve_formula import AnyCurves, BinaryCurve, CurveFormula, Thresholds
 from .options import ClassificationTask, checked
 
 
@@ -19,7 +18,7 @@ class AreaFormula(CurveFormula):
     def area(self, curve: Curve) -> Tensor:
         raise NotImplementedError
 
-    def value(self, curves: Curves | BinnedCurves) -> Tensor:
+    def value(self, curves: AnyCurves) -> Tensor:
         if self.columns is None:
             return self.area(curves.each)[0]
         if self.average == "micro":
@@ -120,8 +119,10 @@ class BinaryAUROC(AUROCFormula):
     """Chance that a positive outranks a negative, ties counting half; from 0 to 1, 0.5 by guessing.
 
     `preds` are probabilities or logits, `target` labels, of equal shape `(N, ...)`. Exact from all samples, ranked as they came, or with
-    `thresholds` (a number, list or tensor) exact for scores rounded down to the next threshold, in constant memory. With
-    `max_fpr` the standardised area up to that false positive rate. NaN unless both classes occur.
+    `thresholds` (a number, list or tensor) exact for scores rounded down to the next threshold, in constant memory. With `thresholds="auto"`
+    exact up to 32 MiB of scores, 6.7 million; from then on for all of them rounded down by at most 1/64 in log-odds (twice that or more with
+    over 117 columns), so that the area is off by at most half the share of the pairs of a positive and a negative that are rounded alike.
+    With `max_fpr` the standardised area up to that false positive rate. NaN unless both classes occur.
 
     >>> from torch import tensor
     >>> BinaryAUROC()(tensor([0.2, 0.8, 0.6, 0.3]), tensor([0, 1, 0, 1]))

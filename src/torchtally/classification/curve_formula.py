@@ -12,18 +12,22 @@ from torch.nn.functional import pad
 
 from ..formula import Formula, feeds
 from ..pending import Unfinished
-from ..statistic import host_visible
+from ..statistic import Statistic, host_visible
+from ..statistics import auto_curves
+from ..statistics.auto_curves import AutoSamples, RoundedCurves
 from ..statistics.curves import Curve, Curves, ScoreSamples
 from ..statistics.score_histogram import BinnedCurves, ScoreHistogram
 from ..statistics.scores import Scores, constant
 from .options import checked
 
-Thresholds = int | list[float] | Tensor | None
+Thresholds = int | list[float] | Tensor | str | None
+
+AnyCurves = Curves | BinnedCurves | RoundedCurves
 
 
 def _values(name: str, thresholds: Thresholds) -> tuple[float, ...] | None:
     """Thresholds as numbers of float32 (of their own dtype if a tensor), so that equal float32 scores tie with them."""
-    if thresholds is None:
+    if thresholds is None or (isinstance(thresholds, str) and thresholds == "auto"):
         return None
     if isinstance(thresholds, int) and not isinstance(thresholds, bool) and thresholds > 1:
         return tuple(torch.linspace(0, 1, thresholds, dtype=torch.float64).float().tolist())
@@ -34,7 +38,8 @@ def _values(name: str, thresholds: Thresholds) -> tuple[float, ...] | None:
         if all(0 <= t <= 1 for t in values):
             return values
     raise ValueError(
-        f"{name}: thresholds is {thresholds!r}; expected None for exact curves, a number of thresholds above 1, or a list or 1-d tensor of numbers in [0, 1]."
+        f"{name}: thresholds is {thresholds!r}; expected None for exact curves, a number of thresholds above 1, a list or "
+        "1-d tensor of numbers in [0, 1], or 'auto'."
     )
 
 
@@ -48,7 +53,7 @@ class CurveFormula(Formula):
     average: str | None = None
     normalization: str | None = "sigmoid"
     columns: int | None = None
-    thresholds: tuple[float, ...] | None
+    thresholds: tuple[float, ...] | str | None
     _rank: tuple[float, ...] | None
 
     def _start(self, thresholds: Thresholds, exclusive: bool, validate_args: bool, **kwargs: Any) -> None:
@@ -56,9 +61,11 @@ class CurveFormula(Formula):
         options = {n: self.__dict__[given] for n, given in (("ignore", "ignore_index"), ("logits", "from_logits"))}
         options |= {"labels": self.columns, "exclusive": exclusive}
         scores = Scores(**options, probabilities=values is not None, normalize=self.normalization is not None)
-        statistic = ScoreSamples(scores) if values is None else ScoreHistogram(scores, tuple(sorted(values)))
+        statistic: Statistic = AutoSamples(scores, auto_curves.BUDGET) if isinstance(thresholds, str) else ScoreSamples(scores)
+        if values is not None:
+            statistic = ScoreHistogram(scores, tuple(sorted(values)))
         super().__init__(statistic, validate_args=validate_args, **kwargs)
-        self.__dict__["thresholds"] = values
+        self.__dict__["thresholds"] = thresholds if isinstance(thresholds, str) else values
         self.__dict__["_rank"] = None
         if values is not None and tuple(sorted(values)) != values:
             place = {t: i for i, t in enumerate(sorted(values))}
@@ -68,10 +75,15 @@ class CurveFormula(Formula):
     def update(self, preds: Tensor, target: Tensor) -> None:
         self._add(preds, target)
 
-    def points(self, curves: Curves | BinnedCurves, curve: Curve) -> Points:
+    @property
+    def exact(self) -> bool:
+        """Whether curves have a point for each score, not for each of the thresholds given."""
+        return self.thresholds is None or isinstance(self.thresholds, str)
+
+    def points(self, curves: AnyCurves, curve: Curve) -> Points:
         """A point for each distinct score from the highest on, or for each of the given thresholds, the last first."""
-        if self.thresholds is None:
-            assert curve.score is not None and isinstance(curves, Curves)
+        if self.thresholds is None or isinstance(self.thresholds, str):
+            assert curve.score is not None and not isinstance(curves, BinnedCurves)
             return Points(curve, curve.tp, curve.fp, curves.probabilities(curve.score), curve.distinct)
         count = len(self.thresholds)
         tp, fp, at = curve.tp[:, :count], curve.fp[:, :count], constant(self.thresholds, curve.tp.device).flip(0)
@@ -233,9 +245,9 @@ class DrawnFormula(CurveFormula):
 
     higher_is_better = None
 
-    def value(self, curves: Curves | BinnedCurves) -> Drawn:
+    def value(self, curves: AnyCurves) -> Drawn:
         points = self.points(curves, curves.joined if self.average == "micro" else curves.each)
-        shape = "one" if self.columns is None or self.average is not None else "list" if self.thresholds is None else "table"
+        shape = "one" if self.columns is None or self.average is not None else "list" if self.exact else "table"
         return self.averaged(points) if self.average == "macro" else self.drawn(points, shape)
 
     def drawn(self, points: Points, shape: str) -> Drawn:

@@ -76,11 +76,11 @@ class ROCFormula(DrawnFormula):
     """False and true positive rates as the threshold falls."""
 
     def drawn(self, points: Points, shape: str) -> Drawn:
-        kind = Drawn if self.thresholds is not None else FromNothing
+        kind = FromNothing if self.exact else Drawn
         return kind(points.fpr, points.tpr, points.at, points.distinct, points.distinct, shape)
 
     def averaged(self, points: Points) -> Drawn:
-        return averaged_roc(points, self.thresholds is None)
+        return averaged_roc(points, self.exact)
 
 
 class BinaryROC(ROCPlot, ROCFormula, BinaryCurve):
@@ -147,7 +147,7 @@ class PrecisionRecallFormula(DrawnFormula):
         return Rising(points.precision, points.tpr, points.at, points.distinct, points.distinct, shape)
 
     def averaged(self, points: Points) -> Drawn:
-        exact, undefined = self.thresholds is None, points.curve.positives.eq(0)
+        exact, undefined = self.exact, points.curve.positives.eq(0)
         recall, order = pad(points.tpr, (1, 0)).sort(stable=True, dim=1)  # given thresholds may be in any order
         precision = pad(points.precision, (1, 0), value=1.0).gather(1, order)
         keep_at = _or_all(points.distinct, points.at) & ~undefined[:, None]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..statistics.curves import Curves
-from ..statistics.score_histogram import BinnedCurves
-from .curve_formula import BinaryCurve, CurveFormula, MulticlassCurve, MultilabelCurve, Points
+from .curve_formula import AnyCurves, BinaryCurve, CurveFormula, MulticlassCurve, MultilabelCurve, Points
 from .curves import averaged_roc
 from .options import ClassificationTask
 
@@ -16,12 +14,12 @@ class EERFormula(CurveFormula):
 
     higher_is_better = None
 
-    def value(self, curves: Curves | BinnedCurves) -> Tensor:
+    def value(self, curves: AnyCurves) -> Tensor:
         points = self.points(curves, curves.joined if self.average == "micro" else curves.each)
         if self.average == "macro":
-            mean = averaged_roc(points, self.thresholds is None)
+            mean = averaged_roc(points, self.exact)
             return equal_error(mean.x, mean.y, mean.x + mean.y - 1)[0]
-        rates = self._rates(points.from_nothing() if self.thresholds is None else points)
+        rates = self._rates(points.from_nothing() if self.exact else points)
         return rates[0] if self.columns is None or self.average == "micro" else rates
 
     def _rates(self, points: Points) -> Tensor:

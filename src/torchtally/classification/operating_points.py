@@ -8,9 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..statistics.curves import Curves
-from ..statistics.score_histogram import BinnedCurves
-from .curve_formula import CurveFormula, Points, Thresholds
+from .curve_formula import AnyCurves, CurveFormula, Points, Thresholds
 from .options import checked
 from .pictures import OperatingPointPlot
 
@@ -51,7 +49,7 @@ class OperatingPoint(OperatingPointPlot, CurveFormula):
         """The value and the threshold of columns of which no point meets the demand."""
         raise NotImplementedError
 
-    def value(self, curves: Curves | BinnedCurves) -> tuple[Tensor, Tensor]:
+    def value(self, curves: AnyCurves) -> tuple[Tensor, Tensor]:
         points, aim, demand, second = self.rates(self.points(curves, curves.each))
         allowed = demand.ge(self.__dict__[self.least])
         best = _largest(aim, allowed)
@@ -74,7 +72,7 @@ class OnPrecisionRecall(OperatingPoint):
     def nowhere(self, points: Points) -> tuple[float, float]:
         return 0.0, nan
 
-    def value(self, curves: Curves | BinnedCurves) -> tuple[Tensor, Tensor]:
+    def value(self, curves: AnyCurves) -> tuple[Tensor, Tensor]:
         best, at = super().value(curves)
         return best, at.masked_fill(best.eq(0), nan)
 
@@ -108,7 +106,7 @@ class OnROC(OperatingPoint):
         return nothing, nothing + NO_THRESHOLD
 
     def _both(self, points: Points) -> tuple[Points, Tensor, Tensor]:
-        points = points.from_nothing() if self.thresholds is None else points
+        points = points.from_nothing() if self.exact else points
         negatives = points.curve.negatives[:, None]
         defined = points.curve.positives[:, None].mul(negatives).gt(0)
         return points, points.tpr.where(defined, nan), ((negatives - points.fp) / negatives).where(defined, nan)

@@ -29,6 +29,7 @@ class ROCPlot(Drawn):
         from ..plotting.curves import plot_roc
 
         found = self.compute() if curve is None else curve
+        threshold = threshold if _has_thresholds(self) else None
         return plot_roc(found, score, ax, labels=labels, threshold=threshold, name=f"{spaced(type(self).__name__)} curve", noun=_noun(self))
 
 
@@ -48,6 +49,7 @@ class PrecisionRecallPlot(Drawn):
         from ..plotting.curves import plot_precision_recall
 
         found = self.compute() if curve is None else curve
+        threshold = threshold if _has_thresholds(self) else None
         return plot_precision_recall(
             found, score, ax, labels=labels, threshold=threshold, name=spaced(type(self).__name__), noun=_noun(self)
         )
@@ -67,6 +69,11 @@ class OperatingPointPlot(Drawn):
             return plot_values([rate for rate, _ in found], ax, labels=labels, scale=scale)
         rate, threshold = found
         return plot_operating_point(rate, threshold, ax, labels=labels, scale=scale)
+
+
+def _has_thresholds(metric: Any) -> bool:
+    """Whether each point of a curve has a threshold: those of a mean of curves have not."""
+    return getattr(metric, "average", None) != "macro"
 
 
 def _noun(metric: Any) -> str:

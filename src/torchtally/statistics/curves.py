@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -16,6 +17,8 @@ from .readings import outside
 from .scores import Scores, log_odds
 
 _ONE = np.int32(0x3F800000)  # the bits of 1.0; those of numbers in [0, 1] are in the order of the numbers
+
+_RADIX = 1 << 15  # from this length on torch sorts integers by radix, faster than NumPy sorts; below it is slower
 
 
 class Curve:
@@ -68,18 +71,22 @@ def ranked(scores: Tensor, mark: Tensor) -> Curve:
 
 
 def _ranked_on_host(scores: np.ndarray, mark: np.ndarray) -> Curve:
-    columns = [_falling(np.ascontiguousarray(s), np.ascontiguousarray(m)) for s, m in zip(scores.T, mark.T)]
+    columns = [_falling(s, m) for s, m in zip(np.ascontiguousarray(scores.T), np.ascontiguousarray(mark.T))]
     if len(columns) == 1:
         return Curve(*(torch.from_numpy(x)[None] for x in columns[0]))
     lengths = [len(tp) for tp, _, _ in columns]
     longest = max(lengths)
-    tp, fp, score = (torch.from_numpy(np.stack([_padded(x, longest) for x in parts])) for parts in zip(*columns))
+    tp, fp, score = (_stacked(parts, longest) for parts in zip(*columns))
     return Curve(tp, fp, score, torch.arange(longest) < torch.tensor(lengths)[:, None])
 
 
-def _padded(x: np.ndarray, length: int) -> np.ndarray:
-    """With the last number repeated."""
-    return np.pad(x, (0, length - len(x)), "edge" if len(x) else "constant")
+def _stacked(rows: Sequence[np.ndarray], longest: int) -> Tensor:
+    """Rows of different lengths, their last numbers repeated."""
+    table = np.zeros((len(rows), longest), rows[0].dtype)
+    for into, row in zip(table, rows):
+        into[: len(row)] = row
+        into[len(row) :] = row[-1] if len(row) else 0
+    return torch.from_numpy(table)
 
 
 def _falling(scores: np.ndarray, mark: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -92,7 +99,8 @@ def _falling(scores: np.ndarray, mark: np.ndarray) -> tuple[np.ndarray, np.ndarr
     if scores.dtype == np.float32:
         yes, level = _sorted_keys(scores, mark)
     else:
-        order = torch.from_numpy(~_in_order(scores)).sort().indices.numpy()
+        key = ~_in_order(scores)
+        order = np.argsort(key) if len(key) < _RADIX else torch.from_numpy(key).sort().indices.numpy()
         yes, level = mark[order], scores[order]
     end = np.append(np.flatnonzero(level[1:] != level[:-1]), len(level) - 1) if len(level) else np.empty(0, np.int64)
     tp = np.cumsum(yes, dtype=np.int32 if len(yes) < 1 << 31 else np.int64)[end].astype(np.float64)
@@ -114,7 +122,7 @@ def _sorted_keys(scores: np.ndarray, mark: np.ndarray) -> tuple[np.ndarray, np.n
         key = np.int64(0x7FFFFFFF) - _in_order(scores)
     key <<= 1
     key |= mark
-    key = torch.from_numpy(key).sort().values.numpy()
+    key = np.sort(key) if len(key) < _RADIX else torch.from_numpy(key).sort().values.numpy()
     yes = np.empty(len(key), np.int8)
     np.bitwise_and(key, 1, out=yes, casting="unsafe")
     key >>= 1
@@ -138,12 +146,14 @@ def _scores_of(level: np.ndarray) -> np.ndarray:
 class Curves:
     """What formulas over curves see: the curve of each column, and of all columns as one. Each is sorted once for all that read it."""
 
-    def __init__(self, scores: Tensor, mark: Tensor, kind: Scores) -> None:
-        self._scores, self._mark, self._kind = scores, mark, kind
+    def __init__(self, scores: Tensor, mark: Tensor, kind: Scores, logits: bool | Tensor | None = None) -> None:
+        self._scores, self._mark, self._kind, self._told = scores, mark, kind, logits
 
     @cached_property
     def _logits(self) -> bool | Tensor:
         """Whether the scores are logits: all of them, or none."""
+        if self._told is not None:
+            return self._told
         if self._kind.logits is not None or not self._kind.normalize:
             return bool(self._kind.logits and self._kind.normalize)
         found = outside(self._scores)

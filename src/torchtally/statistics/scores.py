@@ -19,7 +19,8 @@ from .readings import READINGS, improbable, mixed, outside
 _CONSTANTS: dict[tuple[tuple[float, ...], torch.device], Tensor] = {}
 
 SMALL = 4096
-"""Batches of at most so many scores wait to be settled together."""
+SMALL_DEVICE = 1 << 16
+"""Batches of at most so many scores, on the host and on a device, wait to be settled together."""
 
 _LARGE = 1e300  # in place of infinite logits: as good as infinite for a softmax, but it can be subtracted
 
@@ -85,7 +86,7 @@ class Scores(Input):
         if host_visible(preds, target):
             scores, mark, decided = self._on_host(strict, preds, target)
             return scores.dtype if scores.size <= SMALL else None, (scores, mark, decided)
-        if may_wait(preds) and may_wait(target) and preds.numel() <= SMALL:
+        if preds.numel() <= SMALL_DEVICE and may_wait(preds) and may_wait(target):
             return (preds.shape, preds.dtype, target.dtype), (preds.clone(), target.clone())
         return None, (preds, target)
 
@@ -215,8 +216,8 @@ def _within(y: np.ndarray, limit: int) -> bool:
 def log_odds(logits: Tensor) -> Tensor:
     """Logarithm of p / (1 - p) of the softmax of each row of `(N, C)`: in the order of p, and apart where p rounds to 0 or 1."""
     logits = logits.clamp(-_LARGE, _LARGE)
-    log_p = logits.log_softmax(1)
-    odds = log_p - (-log_p.exp()).log1p()
     best, at = logits.max(1, keepdim=True)
-    others = logits.scatter(1, at, -inf).logsumexp(1, keepdim=True)  # only the best can have a p near 1
-    return odds.scatter(1, at, best - others)
+    others = logits.scatter(1, at, -inf).logsumexp(1, keepdim=True)
+    below = logits - best
+    rest = (others - best).exp() + 1 - below.exp()  # of the best, everything but each class: at least 1, but for the best itself
+    return below.sub_(rest.log_()).scatter_(1, at, best - others)

@@ -43,6 +43,26 @@ def given_to(metric: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call
     return metric, () if bound else args, named
 
 
+def merged_later(metrics: list[Any], read: Read | None) -> Later:
+    """The value over what several metrics of one kind have seen, as `_later` gives it."""
+    if read is None:
+        first = next((m for m in metrics if m.update_count), metrics[0])
+        whole = first.clone()
+        for m in metrics:
+            if m is not first and m.update_count:
+                whole.merge_state(m)
+        later: Later = whole._later(None)
+        return later
+
+    def arrived() -> Any:
+        whole, *others = [copy_over_ranks(m, read) for m in metrics]
+        for m in others:
+            whole.merge_state(m)
+        return whole._later(None)()
+
+    return arrived
+
+
 class WrapperMetric(Metric):
     """Base of metrics that are made of other metrics; `isinstance(metric, WrapperMetric)` tells them.
 

@@ -208,6 +208,10 @@ class BootStrapper(WrapperMetric):
 def _over(value: Any, change: Any) -> Any:
     if isinstance(value, dict):
         return {n: _over(x, change) for n, x in value.items()}
+    if isinstance(value, list):
+        raise ValueError(
+            "BootStrapper: the values of the replicates differ in form or length; expected the same of all. Ask for raw=True, mean=False, std=False."
+        )
     return tuple(_over(x, change) for x in value) if isinstance(value, tuple) else change(value)
 
 

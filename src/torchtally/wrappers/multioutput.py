@@ -121,11 +121,14 @@ def _both(keep: Tensor | None, valid: Any) -> Any:
 
 
 def stacked(values: list[Any]) -> Any:
-    """Values of one form with a new first dimension; a list of them where their shapes differ."""
+    """Values of one form with a new first dimension; a list of them where their forms or shapes differ."""
     first = values[0]
     if isinstance(first, dict):
-        return {k: stacked([v[k] for v in values]) for k in first}
+        alike = all(isinstance(v, dict) and v.keys() == first.keys() for v in values)
+        return {k: stacked([v[k] for v in values]) for k in first} if alike else list(values)
     if isinstance(first, tuple):
         return tuple(stacked([v[k] for v in values]) for k in range(len(first)))
+    if isinstance(first, list):
+        return list(values)
     tensors = [x if isinstance(x, Tensor) else torch.as_tensor(x) for x in values]
     return torch.stack(tensors) if all(x.shape == tensors[0].shape for x in tensors) else tensors

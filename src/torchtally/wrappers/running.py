@@ -16,8 +16,8 @@ from ..formula import Formula
 from ..guard import guarded
 from ..ledger import ROOM, Ledger
 from ..statistic import Number, Slots, in_functorch, may_wait, recorded
-from ..together import Read, copy_over_ranks
-from .abstract import Later, WrapperMetric, checked_metric, given_to
+from ..together import Read
+from .abstract import Later, WrapperMetric, checked_metric, given_to, merged_later
 from .stacked import Stacked, StackedFormula, stackable
 
 
@@ -232,16 +232,7 @@ class Running(WrapperMetric):
     def _later(self, read: Read | None) -> Later:
         if "ring" in self._modules:
             return super()._later(read)
-        places = list(self.places) if read is not None else [m.clone() for m in self.places]
-
-        def arrived() -> Any:
-            copies = [copy_over_ranks(m, read) for m in places] if read is not None else [m for m in places if m.update_count] or places[:1]
-            total, *others = copies
-            for m in others:
-                total.merge_state(m)
-            return total._later(None)()
-
-        return arrived
+        return merged_later(list(self.places), read)
 
 
 class RunningMean(Running):

@@ -17,15 +17,15 @@ from ..formula import Formula
 from ..ledger import ROOM, Ledger
 from ..pending import finished
 from ..statistic import Slot, Slots, Statistic, host_visible
-from ..together import Read, copy_over_ranks
+from ..together import Read
 from ..valid import Unseen, rows_at, rows_of
-from .abstract import Later, WrapperMetric, checked_metric, given_to
+from .abstract import Later, WrapperMetric, checked_metric, given_to, merged_later
 from .stacked import StackedFormula, by_row, rows_in, stackable
 
 LEFT_OUT = torch.iinfo(torch.int64).min
 """The index of rows that do not count."""
 
-MANY = 8
+MANY = 24
 """From so many slices on it pays to add all rows in one pass, on the host too."""
 
 _ADVICE = "Pass an index from 0 to the number of slices less one for every row."
@@ -307,7 +307,7 @@ class Sliced(WrapperMetric):
         self._settle()
         parts = [m._later(read) for m in self._parts()]
         if not self._stacked and self.total:
-            parts.append(self._total(read))
+            parts.append(merged_later(list(self.each), read))
         outside = self.outside._later(read)
 
         def arrived() -> Any:
@@ -315,18 +315,6 @@ class Sliced(WrapperMetric):
             faults = [fault for _, more in found for fault in more] + [("Sliced", fault) for _, fault in outside()[1]]
             values = found[0][0] if self._stacked else [value for value, _ in found]
             return self._value(finished(list(values))), faults
-
-        return arrived
-
-    def _total(self, read: Read | None) -> Later:
-        each = list(self.each) if read is not None else [m.clone() for m in self.each]
-
-        def arrived() -> Any:
-            copies = [copy_over_ranks(m, read) for m in each] if read is not None else [m for m in each if m.update_count] or each[:1]
-            whole, *others = copies
-            for m in others:
-                whole.merge_state(m)
-            return whole._later(None)()
 
         return arrived
 
