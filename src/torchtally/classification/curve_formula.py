@@ -208,11 +208,16 @@ class Drawn:
         return list(self.x.unbind()), list(self.y.unbind()), list(self.at.unbind())
 
     def cut(self) -> tuple[Any, Any, Any]:
+        """Without them: waits once for a device."""
         if self.keep is None:
             return self.whole()
         assert self.keep_at is not None
-        x, y = _kept(self.keep, self.x, self.y)
-        (at,) = _kept(self.keep_at, self.at)
+        keep, keep_at = self.keep, self.keep_at
+        if not keep.is_cpu:
+            both = torch.cat([keep.reshape(-1), keep_at.reshape(-1)]).cpu()
+            keep, keep_at = both[: keep.numel()].view(keep.shape), both[keep.numel() :].view(keep_at.shape)
+        x, y = _kept(keep, self.x, self.y)
+        (at,) = _kept(keep_at, self.at)
         return (x, y, at) if self.shape == "list" else (x[0], y[0], at[0])
 
     def unfinished(self) -> Any:
@@ -232,12 +237,14 @@ class Drawn:
 
 
 def _kept(keep: Tensor, *tables: Tensor) -> list[list[Tensor]]:
-    """The rows of tables with what stays. Reads how many do."""
-    row, column = keep.nonzero().unbind(1)
-    if len(keep) == 1:
-        return [[x[0][column]] for x in tables]
+    """The rows of tables of one shape with what stays, as a mask on the host says."""
     lengths = keep.sum(1).tolist()
-    return [list(x[row, column].split(lengths)) for x in tables]
+    place = keep.reshape(-1).nonzero().squeeze(1)
+    if tables[0].is_cuda:
+        place = place.pin_memory().to(tables[0].device, non_blocking=True)
+    elif not tables[0].is_cpu:
+        place = place.to(tables[0].device)
+    return [list(x.reshape(-1).index_select(0, place).split(lengths)) for x in tables]
 
 
 class DrawnFormula(CurveFormula):
