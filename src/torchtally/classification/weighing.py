@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..formula import Formula, feeds
 from ..statistic import Statistic
-from ..statistics.weights import weighted as of_weights
+from ..statistics.weighing import weighted as of_weights
 from .options import checked
 
 
