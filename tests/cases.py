@@ -304,6 +304,25 @@ def _weighted() -> list[Case]:
     ]
 
 
+def few_labels(n: int, g: torch.Generator) -> Batch:
+    return torch.randint(0, 3, (n,), generator=g), torch.randint(1, 3, (n,), generator=g)
+
+
+def _averaged() -> list[Case]:
+    """Averages that say what absent classes are, and values with names."""
+    names = ["a", "b", "c", "d", "e"]
+    found = [
+        Case(f"MulticlassPrecision-{absent}", functools.partial(c.MulticlassPrecision, 5, absent=absent), few_labels)
+        for absent in ("keep", "zero", "nan")
+    ]
+    return [
+        *found,
+        Case("MultilabelRecall-skip", functools.partial(c.MultilabelRecall, 4, absent="skip"), multilabel),
+        Case("MulticlassF1Score-named", functools.partial(c.MulticlassF1Score, 5, average="none", labels=names), scores),
+        Case("MulticlassStatScores-named", functools.partial(c.MulticlassStatScores, 5, average="none", labels=names), scores),
+    ]
+
+
 def grouped(n: int, g: torch.Generator) -> Batch:
     return torch.rand(n, generator=g), torch.randint(0, 2, (n,), generator=g), torch.randint(0, 3, (n,), generator=g)
 
@@ -415,6 +434,7 @@ CASES: list[Case] = [
     *_curves(),
     *_told(),
     *_weighted(),
+    *_averaged(),
     *_scores(),
 ]
 

@@ -107,6 +107,8 @@ class Metric(nn.Module):
     _update_count: int
     _computed: Any
     _forward_cache: Any
+    spread: bool = False
+    """Whether a collection puts this metric's name before the names inside its value, whatever the others are called."""
     _untaken: tuple[str, ...] = ()
     """Parameters of `update` that the metric, made as it is, has no use for."""
     _is_synced: bool

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..statistic import Statistic
 from ..statistics.class_counts import Counts, Labels
 from ..statistics.confusion import Confusion
 from ..statistics.decisions import Decisions, LabelCounts
@@ -19,7 +20,14 @@ class ConfusionFormula(Weighable):
     """Predictions against targets."""
 
     is_differentiable = False
+    keywords = ("weighted", "labels")
     normalize: str | None
+    labels: tuple[str, ...] | None
+
+    def __init__(self, *statistics: Statistic, labels: Sequence[str] | None = None, **kwargs: Any) -> None:
+        checked(self, labels=labels)
+        super().__init__(*statistics, **kwargs)
+        self.__dict__["labels"] = None if labels is None else tuple(labels)
 
     def shown(self, matrix: Tensor) -> Tensor:
         """Counts, or their shares: of each true class ("true"), of each predicted class ("pred"), or of all. Of nothing, the share is 0."""
@@ -43,7 +51,13 @@ class ConfusionFormula(Weighable):
         from ..plotting.confusion import plot_confusion_matrix
 
         matrix = self.compute() if val is None else val
-        style = {"add_text": add_text, "labels": labels, "cmap": cmap, "percent": percent, "normalize": self.normalize}
+        style = {
+            "add_text": add_text,
+            "labels": self.labels if labels is None else labels,
+            "cmap": cmap,
+            "percent": percent,
+            "normalize": self.normalize,
+        }
         return plot_confusion_matrix(matrix, ax, name=spaced(type(self).__name__), **style)
 
 

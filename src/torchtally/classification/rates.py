@@ -98,6 +98,8 @@ class MultilabelAccuracy(AccuracyFormula, MultilabelRate):
     tensor(0.6667)
     """
 
+    absent_is_undefined = False
+
 
 class Accuracy(ClassificationTask):
     """Share of predictions that are right; see the class of each task.
@@ -331,6 +333,8 @@ class MultilabelHammingDistance(HammingFormula, MultilabelRate):
     >>> MultilabelHammingDistance(num_labels=2)(tensor([[0, 1], [1, 1], [0, 0]]), tensor([[0, 1], [0, 1], [1, 0]]))
     tensor(0.3333)
     """
+
+    absent_is_undefined = False
 
 
 class HammingDistance(ClassificationTask):

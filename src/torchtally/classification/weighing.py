@@ -53,4 +53,5 @@ class Weighable(Formula):
         return super()._batch_of(positional, given)
 
     def _options(self) -> list[tuple[str, Any]]:
-        return [*super()._options(), *((n, x) for n in self.keywords if (x := self.__dict__[n]) is not None and x is not False)]
+        usual = {"weighted": False, "labels": None, "absent": getattr(self, "usual_absent", None)}
+        return [*super()._options(), *((n, x) for n in self.keywords if (x := self.__dict__[n]) != usual[n])]
