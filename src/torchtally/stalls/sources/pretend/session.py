@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -190,7 +190,7 @@ class Patches:
     def set(self, owner: Any, name: str, value: Any) -> None:
         """Replace an attribute of a module or class until `restore`."""
         own = vars(owner).get(name, _MISSING)
-        if own is not _MISSING:
+        if own is not _MISSING and isinstance(value, FunctionType | type) and value.__module__.startswith("torchtally."):  # True is True anywhere
             self.owns.setdefault(id(value), {}).setdefault(name, own)
         self.undo.append((lambda: delattr(owner, name)) if own is _MISSING else (lambda: setattr(owner, name, own)))
         setattr(owner, name, value)
