@@ -273,6 +273,65 @@ def _told() -> list[Case]:
     return found
 
 
+def with_weights(batch: Callable[[int, torch.Generator], Batch]) -> Callable[[int, torch.Generator], Batch]:
+    """The same with a weight for each sample."""
+    return lambda n, g: (*batch(n, g), torch.rand(n, generator=g))
+
+
+def _weighted() -> list[Case]:
+    """Counts of weighted elements."""
+
+    def case(label: str, cls: type, batch: Any, *args: Any, grows: bool = False, **options: Any) -> Case:
+        return Case(f"{cls.__name__}-{label}", functools.partial(cls, *args, weighted=True, **options), with_weights(batch), grows=grows)
+
+    return [
+        case("weights", c.BinaryAccuracy, yes_no),
+        case("weights-padded", c.BinaryF1Score, padded_yes_no, ignore_index=-1),
+        case("weights-samplewise", c.BinaryRecall, yes_no_images, multidim_average="samplewise", grows=True),
+        case("weights", c.MulticlassAccuracy, scores, average="micro"),
+        case("weights-padded-micro", c.MulticlassAccuracy, padded_scores, average="micro", ignore_index=-1),
+        case("weights", c.MulticlassSpecificity, scores, 5),
+        case("weights-padded", c.MulticlassF1Score, padded_scores, 5, ignore_index=-1),
+        case("weights-images", c.MulticlassJaccardIndex, images, 5),
+        case("weights-top2", c.MulticlassRecall, scores, 5, 2),
+        case("weights-samplewise", c.MulticlassPrecision, images, 5, multidim_average="samplewise", grows=True),
+        case("weights-samplewise", c.MulticlassAccuracy, images, 5, average="micro", multidim_average="samplewise", grows=True),
+        case("weights", c.MultilabelStatScores, multilabel, 4),
+        case("weights-images", c.MultilabelPrecision, multilabel_images, 4),
+        case("weights", c.MulticlassConfusionMatrix, scores, 5),
+        case("weights", c.MulticlassMatthewsCorrCoef, labels, 5),
+        case("weights", c.MulticlassCohenKappa, scores, 5),
+        case("weights", c.BinaryAUROC, yes_no, grows=True),
+        case("weights-padded", c.BinaryAveragePrecision, padded_yes_no, ignore_index=-1, grows=True),
+        case("weights-binned", c.BinaryAUROC, yes_no, None, 11),
+        case("weights-micro", c.MultilabelAveragePrecision, multilabel_images, 4, "micro", grows=True),
+        case("weights-binned", c.MultilabelAveragePrecision, multilabel, 4, thresholds=5),
+        case("weights", c.MulticlassAUROC, padded_scores, 5, "weighted", None, -1, grows=True),
+        case("weights-binned", c.MulticlassAUROC, scores, 5, "none", 7),
+        case("weights-binned", c.BinaryPrecisionRecallCurve, yes_no, 5),
+        case("weights", c.BinaryROC, yes_no, grows=True),
+    ]
+
+
+def few_labels(n: int, g: torch.Generator) -> Batch:
+    return torch.randint(0, 3, (n,), generator=g), torch.randint(1, 3, (n,), generator=g)
+
+
+def _averaged() -> list[Case]:
+    """Averages that say what absent classes are, and values with names."""
+    names = ["a", "b", "c", "d", "e"]
+    found = [
+        Case(f"MulticlassPrecision-{absent}", functools.partial(c.MulticlassPrecision, 5, absent=absent), few_labels)
+        for absent in ("keep", "zero", "nan")
+    ]
+    return [
+        *found,
+        Case("MultilabelRecall-skip", functools.partial(c.MultilabelRecall, 4, absent="skip"), multilabel),
+        Case("MulticlassF1Score-named", functools.partial(c.MulticlassF1Score, 5, average="none", labels=names), scores),
+        Case("MulticlassStatScores-named", functools.partial(c.MulticlassStatScores, 5, average="none", labels=names), scores),
+    ]
+
+
 def grouped(n: int, g: torch.Generator) -> Batch:
     return torch.rand(n, generator=g), torch.randint(0, 2, (n,), generator=g), torch.randint(0, 3, (n,), generator=g)
 
@@ -383,6 +442,8 @@ CASES: list[Case] = [
     *_agreement(),
     *_curves(),
     *_told(),
+    *_weighted(),
+    *_averaged(),
     *_scores(),
 ]
 

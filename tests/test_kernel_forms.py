@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from torchtally.kernels import (
+    add_on_device,
+    add_on_host,
     channel_argmax,
     count_on_device,
     count_on_host,
@@ -126,6 +128,19 @@ def test_counts(bins, n, seed):
     want = into + np.array([(values == b).sum() for b in range(bins)])
     np.testing.assert_array_equal(host, want)
     np.testing.assert_array_equal(device.numpy(), want)
+
+
+@ordinary
+@given(st.integers(1, 300), st.integers(0, 2000), st.integers(0, 10**6))
+def test_sums(bins, n, seed):
+    rng = np.random.default_rng(seed)
+    into, places, weight = rng.random(bins), rng.integers(0, bins, n), rng.random(n)
+    host, device = into.copy(), torch.from_numpy(into.copy())
+    add_on_host(host, places, weight)
+    add_on_device(device, torch.from_numpy(places), torch.from_numpy(weight))
+    want = into + np.array([weight[places == b].sum() for b in range(bins)])
+    np.testing.assert_allclose(host, want, rtol=1e-12)
+    np.testing.assert_allclose(device.numpy(), want, rtol=1e-12)
 
 
 @ordinary

@@ -7,6 +7,7 @@ from math import nan
 import numpy as np
 import pytest
 import torch
+from cases import elsewhere
 from class_references import (
     RATES,
     binary,
@@ -331,3 +332,11 @@ def test_nothing_seen():
                 want = 1 - zero_division if name == "HammingDistance" else zero_division
                 close(metric.compute(), want, (task, name))
     assert tt.classification.MulticlassConfusionMatrix(3, normalize="true").compute().tolist() == [[0.0] * 3] * 3
+
+
+def test_ignored_elements_do_not_count_where_the_number_of_classes_is_not_known():
+    batch = torch.tensor([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]]), torch.tensor([1, -1, 0])
+    for way in (tuple, elsewhere):
+        metric = tt.classification.MulticlassAccuracy(average="micro", ignore_index=-1)
+        metric.update(*way(batch))
+        assert metric.compute().as_subclass(torch.Tensor) == 0.5

@@ -20,7 +20,7 @@ from .fetching import UnderWay, over_ranks
 from .formula import Formula, check_all, named, wants_grad
 from .guard import Guard, guarded
 from .ledger import Ledger, LooseLedger
-from .metric import Metric, _opened, _saving, _valid_part, parameters_of, required_of, saving_all
+from .metric import Metric, _opened, _saving, _valid_part, required_of, saving_all, taken_by
 from .pending import Pending
 from .statistic import host_visible, in_functorch, map_tensors, may_wait
 from .statistics.averages import Average, ScalarRows, add_scalars, read_scalars
@@ -167,7 +167,7 @@ class MetricCollection(nn.Module):
         strict = [False] * len(self.ledger.inputs)
         members = 0
         for m in dict.fromkeys(self._modules.values()):
-            wants = parameters_of(type(m))
+            wants = taken_by(m)
             bound = tuple(m._entries.get(p, p) for p in wants) if isinstance(m, Metric) else wants
             if not (isinstance(m, Formula) and m.ledger is self.ledger):
                 apart.append((m, wants, bound))
@@ -223,7 +223,7 @@ class MetricCollection(nn.Module):
 
     def _require(self, name: str, m: Metric, positional: int, given: dict[str, int]) -> None:
         """Raise where a member would miss an entry."""
-        wants = parameters_of(type(m))
+        wants = taken_by(m)
         for place, p in enumerate(wants):
             entry = m._entries.get(p, p) if isinstance(m, Metric) else p
             if p in required_of(type(m)) and entry not in given and not (place < positional and entry == p):
@@ -327,7 +327,7 @@ class MetricCollection(nn.Module):
 
     def _takes_valid(self) -> bool:
         """Whether a member's own update has an entry of that name."""
-        return any("valid" in (m._entries.get(p, p) for p in parameters_of(type(m))) for m in self._modules.values())
+        return any("valid" in (m._entries.get(p, p) for p in taken_by(m)) for m in self._modules.values())
 
     @guarded
     def _update_valid(self, valid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -687,32 +687,29 @@ class MetricCollection(nn.Module):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Before the members load: fill what they share, so that those who agree with it stay."""
-        filled: set[tuple[int, str]] = set()
         self.ledger.fold()
-        counts = [
-            state_dict[k]
-            for n, m in self._modules.items()
-            if isinstance(m, Formula) and m.ledger is self.ledger
-            if (k := f"{prefix}{n}.updates") in state_dict
-        ]
-        if counts:
-            self.ledger.clock.load(int(counts[0]))
-        for name, m in self._modules.items():
-            if not (isinstance(m, Formula) and m.ledger is self.ledger and not m.emptied):
-                continue
-            for n, (slots, slot) in m._named_slots(self.ledger).items():
-                x = state_dict.get(f"{prefix}{name}.{n}")
-                mine = getattr(slots, slot)
-                if isinstance(x, Tensor) and isinstance(mine, Tensor) and x.shape == mine.shape and (id(slots), slot) not in filled:
-                    filled.add((id(slots), slot))
-                    mine.copy_(x)
-                    self.ledger.reduced = None
+        sharing = {n: m for n, m in self._modules.items() if isinstance(m, Formula) and m.ledger is self.ledger and not m.emptied}
+        told = [int(state_dict[k]) for n in sharing if (k := f"{prefix}{n}.updates") in state_dict]
+        if len(told) == len(sharing) or self.ledger.updates == 0:  # else those who are not told keep what they have, and the others leave
+            self._load_shared(state_dict, prefix, sharing, told)
         if strict and not prefix:  # what the collection itself saved is complete
             for path, m in self.named_modules():
                 names = [f"{path}.{n}" for n in m.metric_state] if isinstance(m, Metric) and (isinstance(m, Formula) or m._defaults) else []
                 missing_keys += names if not any(n in state_dict for n in names) else []
         super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+
+    def _load_shared(self, state_dict: dict[str, Any], prefix: str, sharing: dict[str, Formula], updates: list[int]) -> None:
+        """Fill what members share before they load, so that those who agree with it stay."""
+        filled: set[tuple[int, str]] = set()
+        if updates:
+            self.ledger.clock.load(updates[0])
+        for name, m in sharing.items():
+            for n, (slots, slot) in m._named_slots(self.ledger).items():
+                x, mine = state_dict.get(f"{prefix}{name}.{n}"), getattr(slots, slot)
+                if isinstance(x, Tensor) and isinstance(mine, Tensor) and x.shape == mine.shape and (id(slots), slot) not in filled:
+                    filled.add((id(slots), slot))
+                    mine.copy_(x)
+                    self.ledger.reduced = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_plans": {}}
@@ -726,15 +723,17 @@ class MetricCollection(nn.Module):
         return f"{self.prefix or ''}{name}{self.postfix or ''}"
 
     def _named(self, values: dict[str, Any]) -> dict[str, Any]:
-        """With prefix and postfix; a value that is a dict is spread out, under the member's name where names would clash."""
+        """With prefix and postfix; a value that is a dict is spread out, under the member's name where it says so or names would clash."""
         inner = [k for v in values.values() if isinstance(v, dict) for k in v]
+        spread = {n for n in values if getattr(self._modules[n], "spread", False)} if inner else set()
         if not inner and not self.prefix and not self.postfix:
             return {n: v for n, v in values.items() if not isinstance(v, dict)}
         out: dict[str, Any] = {}
         for name, value in values.items():
             if isinstance(value, dict):
                 for k, v in value.items():
-                    out[self._name(k if inner.count(k) == 1 and k not in values else f"{name}_{k}")] = v
+                    alone = inner.count(k) == 1 and k not in values and name not in spread
+                    out[self._name(k if alone else f"{name}_{k}")] = v
             else:
                 out[self._name(name)] = value
         return out

@@ -41,13 +41,13 @@ class Fault:
         )
 
 
-def note(slots: Any, bad: Tensor, first: Any) -> None:
-    """Count the true elements of `bad` in `slots.bad` and their update in `slots.first_bad`; row i of `bad` came with update `first + i`."""
+def note(slots: Any, bad: Tensor, first: Any, name: str = "bad") -> None:
+    """Count the true elements of `bad` in a slot and their update in its `first_…`; row i of `bad` came with update `first + i`."""
     rows = bad.reshape(bad.shape[0], -1).sum(1)
-    slots.bad.add_(rows.sum())
+    getattr(slots, name).add_(rows.sum())
     updates = torch.arange(len(rows), device=rows.device).add_(first)
     earliest = updates.masked_fill(rows.eq(0), NEVER).min() if len(rows) else rows.new_full((), NEVER)
-    slots.first_bad.clamp_max_(earliest)
+    getattr(slots, f"first_{name}").clamp_max_(earliest)
 
 
 def report(name: str, faults: list[tuple[Fault, int, int]], values: Any) -> None:

@@ -16,7 +16,7 @@ from .faults import Fault, report
 from .fetching import fetch_alone
 from .guard import guarded
 from .ledger import Clock, Key, Ledger, LooseLedger
-from .metric import Metric, _opened, _saving, _seen, parameters_of, required_of
+from .metric import Metric, _opened, _saving, _seen, required_of, taken_by
 from .pending import Pending
 from .statistic import Slots, Statistic, loose, map_tensors
 from .together import Read, described, gathered_by, part_of_all
@@ -130,7 +130,7 @@ class Formula(Metric):
 
     def _batch_of(self, positional: Sequence[Any], given: dict[str, Any]) -> tuple[Any, ...]:
         """The arguments of an `update` that only feeds, in the order of `entries`."""
-        by_name = {**dict(zip(parameters_of(type(self)), positional)), **given}
+        by_name = {**dict(zip(taken_by(self), positional)), **given}
         missing = sorted(required_of(type(self)) - by_name.keys())
         if missing:
             raise ValueError(

@@ -159,6 +159,19 @@ def count_on_host(counts: np.ndarray, bins: np.ndarray) -> None:
         np.add.at(counts, bins, 1)
 
 
+def add_on_host(sums: np.ndarray, bins: np.ndarray, weight: np.ndarray) -> None:
+    """Add each weight to the bin it belongs to. CPU form of `Tensor.scatter_add_`."""
+    if len(bins) * 4 > len(sums):
+        sums += np.bincount(bins, weight, len(sums))
+    else:
+        np.add.at(sums, bins, weight)
+
+
+def add_on_device(sums: Tensor, bins: Tensor, weight: Tensor) -> None:
+    """Add each weight to the bin it belongs to; all bins must be in range."""
+    sums.scatter_add_(0, bins, weight)
+
+
 def count_pairs_on_host(first: np.ndarray, second: np.ndarray, size: int) -> np.ndarray:
     """How often each pair of numbers below `size` occurs: a table of `size` by `size`, the first numbers in its rows."""
     key = np.multiply(first, size, dtype=np.intp)

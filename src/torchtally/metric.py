@@ -72,6 +72,12 @@ def required_of(cls: Any) -> frozenset[str]:
     return frozenset(p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
 
 
+def taken_by(metric: Any) -> tuple[str, ...]:
+    """Names of the batch entries that a metric takes, made as it is."""
+    names, left = parameters_of(type(metric)), getattr(metric, "_untaken", ())
+    return tuple(n for n in names if n not in left) if left else names
+
+
 class Metric(nn.Module):
     """A number, or several, over all batches seen since the last reset.
 
@@ -101,6 +107,10 @@ class Metric(nn.Module):
     _update_count: int
     _computed: Any
     _forward_cache: Any
+    spread: bool = False
+    """Whether a collection puts this metric's name before the names inside its value, whatever the others are called."""
+    _untaken: tuple[str, ...] = ()
+    """Parameters of `update` that the metric, made as it is, has no use for."""
     _is_synced: bool
     _cache: Any
     _depth: int
@@ -557,7 +567,7 @@ class Metric(nn.Module):
 
     def bind(self, **entries: str) -> Any:
         """Name the batch entries that update's parameters take in a collection: `MeanMetric().bind(value="loss")`. Returns the metric."""
-        takes = parameters_of(type(self))
+        takes = taken_by(self)
         unknown = [p for p in entries if p not in takes and takes != ("*",)]
         if unknown:
             raise ValueError(f"{type(self).__name__}.update takes {list(takes)}, not {unknown}.")
@@ -573,7 +583,7 @@ class Metric(nn.Module):
         self.reset()
 
     def _filter_kwargs(self, **kwargs: Any) -> dict[str, Any]:
-        takes = parameters_of(type(self))
+        takes = taken_by(self)
         if takes == ("*",) or not kwargs:
             return kwargs
         entries = [(p, self._entries.get(p, p)) for p in takes]

@@ -4,7 +4,7 @@
 # OLD_TORCHMETRICS names a folder to import torchmetrics 1.6.1 from; without it the parts that want it are left out.
 out=$(realpath "$1"); shift
 cd "$(dirname "$0")/../.." || exit 2
-parts=${*:-laws catalogue suite predict predict-old speed profile bench bench-old bench-loader bench-small}
+parts=${*:-laws catalogue suite predict predict-old speed profile bench bench-old bench-loader bench-small bench-small-old}
 work=$(mktemp -d)
 export PYTHONPATH="$PWD/src:$PYTHONPATH" PYTHONUNBUFFERED=1
 old="$OLD_TORCHMETRICS:$PYTHONPATH"
@@ -43,10 +43,11 @@ part predict 70 "$prediction --all --json $work/predicted.json"
 part speed 110 "$python -m benchmarks.gpu --json $work/speed.json"
 part profile 70 "tally bench --device cuda --data ready --variant naive --variant torchtally --steps 50 --log-interval 50 --profile --logdir $work/traces
     for v in naive torchtally; do tally stalls $work/traces/\$v/*.json; done; gzip $work/traces/*/*.json"
-part bench 130 "$experiment --all --steps 300 --json $work/bench.json"
+part bench 130 "$experiment --all --steps 100 --json $work/bench.json"
 [ -n "$OLD_TORCHMETRICS" ] && part bench-old 70 "PYTHONPATH=$old $experiment --torchmetrics 1.6.1 --steps 300 --json $work/bench-old.json"
 part bench-loader 90 "tally bench --device cuda --steps 200 --json $work/bench-loader.json"
 part bench-small 60 "$experiment --batch 32 --steps 600 --json $work/bench-small.json"
+[ -n "$OLD_TORCHMETRICS" ] && part bench-small-old 60 "PYTHONPATH=$old $experiment --torchmetrics 1.6.1 --batch 32 --steps 600 --json $work/bench-small-old.json"
 
 for file in laws catalogue suite; do [ -f "$work/$file.txt" ] && tail -n 6 "$work/$file.txt" | cut -c 1-300; done
 cp "$work"/*.json "$out" 2>/dev/null

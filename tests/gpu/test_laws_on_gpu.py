@@ -8,6 +8,7 @@ from torch.utils import _pytree as pytree
 
 import torchtally as tt
 from torchtally import classification as c
+from torchtally.classification.curve_formula import DrawnFormula
 
 SIZES = (3, 3, 12)
 
@@ -45,7 +46,8 @@ def test_nothing_waits_but_reading(gpu, case, note):
         pending = None if case.sized_by_data else metric.fetch()
     with gpu.counted() as waits:
         value = metric.compute()
-    assert waits.seen <= 1 + (case.sized_by_data or case.name == "CatMetric")  # how long these are, or what they are called, is read apart
+    apart = case.sized_by_data or case.name == "CatMetric" or isinstance(metric, DrawnFormula)
+    assert waits.seen <= 1 + apart  # how long these are, or what they are called, is read apart
     want = fed(case, host, case.make().set_dtype(torch.float64)).compute()
     note(waits=waits.seen, difference=distance(on_host(value), want))
     assert_equal(on_host(value), leaves(want), case.tolerance)

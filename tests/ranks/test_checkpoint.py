@@ -183,6 +183,21 @@ def test_users_metrics_merge_and_different_ones_do_not(tmp_path):
         checkpoint.merge([tmp_path / "a.pt", tmp_path / "plain.pt"])
 
 
+def test_members_that_a_file_does_not_know_keep_what_they_have():
+    saved = feed(tally(), [1, 2]).state_dict()
+    part = {k: x for k, x in saved.items() if k.startswith(("precision.", "loss."))}
+    metrics = feed(tally(), [3])
+    want = plain(metrics.compute())
+    said = metrics.load_state_dict(part, strict=False)
+    assert {k.partition(".")[0] for k in said.missing_keys} == {"recall", "largest", "all"}
+    got, whole = plain(metrics.compute()), plain(feed(tally(), [1, 2]).compute())
+    assert got == {**want, "precision": whole["precision"], "loss": whole["loss"]}
+    assert [metrics[n].update_count for n in ("precision", "recall", "loss", "largest")] == [2, 1, 2, 1]
+    feed(metrics, [4])
+    assert plain(metrics.compute())["recall"] == plain(feed(tally(), [3, 4]).compute())["recall"]
+    assert plain(metrics.compute())["precision"] == plain(feed(tally(), [1, 2, 4]).compute())["precision"]
+
+
 def test_means_of_users_metrics_keep_their_weight(tmp_path):
     def fed(values):
         metric = Own()

@@ -192,3 +192,19 @@ def test_a_session_that_cannot_open_leaves_nothing():
     with pytest.raises(ZeroDivisionError), mock.patch.object(pretending, "PATCHES", (*pretending.PATCHES, lambda patches: 1 / 0)), pretend_cuda():
         pass
     assert changes(before, everything()) == set()
+
+
+def test_what_a_module_took_while_it_was_loaded_is_put_back_too(tmp_path, monkeypatch):
+    (tmp_path / "takes_parts_of_torch.py").write_text(
+        "from torch.cuda import Stream, current_device\n\nyes, no, none = True, False, None\n\n"
+        "class Interface:\n    stream, device, yes = Stream, staticmethod(current_device), True\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pretend_cuda():
+        import takes_parts_of_torch as taken
+
+        assert taken.Interface.device() == 0
+    assert taken.Stream is taken.Interface.stream is torch.cuda.Stream
+    assert taken.current_device is taken.Interface.device is torch.cuda.current_device
+    assert (taken.yes, taken.no, taken.none, taken.Interface.yes) == (True, False, None, True)
+    monkeypatch.delitem(sys.modules, "takes_parts_of_torch")

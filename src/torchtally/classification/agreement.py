@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..formula import Formula, feeds
 from ..statistics.class_counts import ClassCounts, Counts, Labels
 from ..statistics.confusion import Confusion
 from ..statistics.decisions import Decisions, LabelCounts
 from .options import ClassificationTask, checked
+from .weighing import Weighable
 
 
-class AgreementFormula(Formula):
+class AgreementFormula(Weighable):
     """A number that is 1 for perfect agreement and 0 for what chance gives."""
 
     higher_is_better = True
@@ -22,14 +22,10 @@ class AgreementFormula(Formula):
     plot_lower_bound = -1.0
     plot_upper_bound = 1.0
 
-    @feeds
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        self._add(preds, target)
-
 
 def correlation(c: Counts) -> Tensor:
     """Matthews' correlation of yes/no counts; 0 where predictions or targets are all alike."""
-    square = c.predicted * (c.seen - c.predicted) * c.actual * (c.seen - c.actual)
+    square = c.predicted * c.unpredicted * c.actual * c.negative
     return torch.where(square > 0, (c.tp * c.tn - c.fp * c.fn) / square.sqrt(), 0.0)
 
 
@@ -76,7 +72,7 @@ class MulticlassMatthewsCorrCoef(AgreementFormula):
 
     def value(self, c: Counts) -> Tensor:
         seen = c.actual.sum()
-        spread = (c.predicted * (seen - c.predicted)).sum() * (c.actual * (seen - c.actual)).sum()
+        spread = (c.predicted * c.unpredicted).sum() * (c.actual * c.negative).sum()
         return torch.where(spread > 0, (c.tp.sum() * seen - (c.actual * c.predicted).sum()) / spread.sqrt(), 0.0)
 
 
@@ -125,11 +121,9 @@ class MatthewsCorrCoef(ClassificationTask):
         return ("threshold", "num_classes", "num_labels", "ignore_index", "validate_args")
 
 
-def kappa(hit: Tensor, predicted: Tensor, actual: Tensor) -> Tensor:
+def kappa(hit: Tensor, predicted: Tensor, actual: Tensor, negative: Tensor) -> Tensor:
     """Cohen's kappa from marginal counts; NaN where all predictions and targets are of one class."""
-    seen = actual.sum()
-    by_chance = (predicted * actual).sum()
-    return (hit * seen - by_chance) / (seen * seen - by_chance)
+    return (hit * actual.sum() - (predicted * actual).sum()) / (predicted * negative).sum()
 
 
 def weighted_kappa(matrix: Tensor, power: int) -> Tensor:
@@ -165,8 +159,10 @@ class BinaryCohenKappa(AgreementFormula):
         super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, logits=from_logits)), validate_args=validate_args, **kwargs)
 
     def value(self, c: Counts) -> Tensor:
-        both = torch.stack([c.predicted, c.seen - c.predicted]), torch.stack([c.actual, c.seen - c.actual])
-        return kappa(c.tp + c.tn, *both)
+        predicted, actual, negative = (
+            torch.stack(x) for x in ((c.predicted, c.unpredicted), (c.actual, c.negative), (c.negative, c.actual))
+        )
+        return kappa(c.tp + c.tn, predicted, actual, negative)
 
 
 class MulticlassCohenKappa(AgreementFormula):
@@ -199,7 +195,7 @@ class MulticlassCohenKappa(AgreementFormula):
     def value(self, counted: Counts | Tensor) -> Tensor:
         if isinstance(counted, Tensor):
             return weighted_kappa(counted, 1 if self.weights == "linear" else 2)
-        return kappa(counted.tp.sum(), counted.predicted, counted.actual)
+        return kappa(counted.tp.sum(), counted.predicted, counted.actual, counted.negative)
 
 
 class CohenKappa(ClassificationTask):

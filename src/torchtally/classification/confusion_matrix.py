@@ -8,31 +8,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..formula import Formula, feeds
 from ..statistics.class_counts import Counts, Labels
 from ..statistics.confusion import Confusion
 from ..statistics.decisions import Decisions, LabelCounts
+from .naming import Named
 from .options import ClassificationTask, checked
 
 
-def normalized(matrix: Tensor, how: str | None) -> Tensor:
-    """Counts, or their shares: of each true class ("true"), of each predicted class ("pred"), or of all. Of nothing, the share is 0."""
-    if how in ("none", None):
-        return matrix.long()
-    matrix = matrix.double()
-    dims = {"true": (-1,), "pred": (-2,), "all": (-2, -1)}[how]  # type: ignore[index]  # None was handled above
-    return (matrix / matrix.sum(dims, keepdim=True)).nan_to_num(nan=0.0)
-
-
-class ConfusionFormula(Formula):
+class ConfusionFormula(Named):
     """Predictions against targets."""
 
     is_differentiable = False
     normalize: str | None
 
-    @feeds
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        self._add(preds, target)
+    def shown(self, matrix: Tensor) -> Tensor:
+        """Counts, or their shares: of each true class ("true"), of each predicted class ("pred"), or of all. Of nothing, the share is 0."""
+        if self.normalize in ("none", None):
+            return matrix if self.weighted else matrix.long()
+        matrix = matrix.double()
+        dims = {"true": (-1,), "pred": (-2,), "all": (-2, -1)}[self.normalize]  # type: ignore[index]  # None was handled above
+        return (matrix / matrix.sum(dims, keepdim=True)).nan_to_num(nan=0.0)
 
     def plot(
         self,
@@ -48,7 +43,13 @@ class ConfusionFormula(Formula):
         from ..plotting.confusion import plot_confusion_matrix
 
         matrix = self.compute() if val is None else val
-        style = {"add_text": add_text, "labels": labels, "cmap": cmap, "percent": percent, "normalize": self.normalize}
+        style = {
+            "add_text": add_text,
+            "labels": self.labels if labels is None else labels,
+            "cmap": cmap,
+            "percent": percent,
+            "normalize": self.normalize,
+        }
         return plot_confusion_matrix(matrix, ax, name=spaced(type(self).__name__), **style)
 
 
@@ -81,7 +82,7 @@ class BinaryConfusionMatrix(ConfusionFormula):
         super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, logits=from_logits)), validate_args=validate_args, **kwargs)
 
     def value(self, c: Counts) -> Tensor:
-        return normalized(_square(c), self.normalize)
+        return self.shown(_square(c))
 
 
 class MulticlassConfusionMatrix(ConfusionFormula):
@@ -109,7 +110,7 @@ class MulticlassConfusionMatrix(ConfusionFormula):
         super().__init__(Confusion(Labels(num_classes, ignore_index)), validate_args=validate_args, **kwargs)
 
     def value(self, matrix: Tensor) -> Tensor:
-        return normalized(matrix, self.normalize)
+        return self.shown(matrix)
 
 
 class MultilabelConfusionMatrix(ConfusionFormula):
@@ -139,7 +140,7 @@ class MultilabelConfusionMatrix(ConfusionFormula):
         )
 
     def value(self, c: Counts) -> Tensor:
-        return normalized(_square(c), self.normalize)
+        return self.shown(_square(c))
 
 
 class ConfusionMatrix(ClassificationTask):

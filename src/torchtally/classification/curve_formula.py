@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..formula import Formula, feeds
 from ..pending import Unfinished
 from ..statistic import Statistic, host_visible
 from ..statistics import auto_curves
@@ -18,6 +17,7 @@ from ..statistics.auto_curves import AutoSamples, RoundedCurves
 from ..statistics.curves import Curve, Curves, ScoreSamples
 from ..statistics.score_histogram import BinnedCurves, ScoreHistogram
 from ..statistics.scores import Scores, constant
+from .naming import Named
 from .options import checked
 
 Thresholds = int | list[float] | Tensor | str | None
@@ -43,7 +43,7 @@ def _values(name: str, thresholds: Thresholds) -> tuple[float, ...] | None:
     )
 
 
-class CurveFormula(Formula):
+class CurveFormula(Named):
     """A number or a curve from scores and yes/no targets, exact or binned by `thresholds`."""
 
     higher_is_better: bool | None = True
@@ -58,6 +58,8 @@ class CurveFormula(Formula):
 
     def _start(self, thresholds: Thresholds, exclusive: bool, validate_args: bool, **kwargs: Any) -> None:
         values = _values(type(self).__name__, thresholds)
+        if isinstance(thresholds, str) and kwargs.get("weighted"):
+            raise ValueError(f"{type(self).__name__}: thresholds is 'auto' but samples are weighted; expected None, a number or a list.")
         options = {n: self.__dict__[given] for n, given in (("ignore", "ignore_index"), ("logits", "from_logits"))}
         options |= {"labels": self.columns, "exclusive": exclusive}
         scores = Scores(**options, probabilities=values is not None, normalize=self.normalization is not None)
@@ -70,10 +72,6 @@ class CurveFormula(Formula):
         if values is not None and tuple(sorted(values)) != values:
             place = {t: i for i, t in enumerate(sorted(values))}
             self.__dict__["_rank"] = tuple(float(place[t]) for t in values)
-
-    @feeds
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        self._add(preds, target)
 
     @property
     def exact(self) -> bool:
@@ -208,11 +206,16 @@ class Drawn:
         return list(self.x.unbind()), list(self.y.unbind()), list(self.at.unbind())
 
     def cut(self) -> tuple[Any, Any, Any]:
+        """Without them: waits once for a device."""
         if self.keep is None:
             return self.whole()
         assert self.keep_at is not None
-        x, y = _kept(self.keep, self.x, self.y)
-        (at,) = _kept(self.keep_at, self.at)
+        keep, keep_at = self.keep, self.keep_at
+        if not keep.is_cpu:
+            both = torch.cat([keep.reshape(-1), keep_at.reshape(-1)]).cpu()
+            keep, keep_at = both[: keep.numel()].view(keep.shape), both[keep.numel() :].view(keep_at.shape)
+        x, y = _kept(keep, self.x, self.y)
+        (at,) = _kept(keep_at, self.at)
         return (x, y, at) if self.shape == "list" else (x[0], y[0], at[0])
 
     def unfinished(self) -> Any:
@@ -232,12 +235,14 @@ class Drawn:
 
 
 def _kept(keep: Tensor, *tables: Tensor) -> list[list[Tensor]]:
-    """The rows of tables with what stays. Reads how many do."""
-    row, column = keep.nonzero().unbind(1)
-    if len(keep) == 1:
-        return [[x[0][column]] for x in tables]
+    """The rows of tables of one shape with what stays, as a mask on the host says."""
     lengths = keep.sum(1).tolist()
-    return [list(x[row, column].split(lengths)) for x in tables]
+    place = keep.reshape(-1).nonzero().squeeze(1)
+    if tables[0].is_cuda:
+        place = place.pin_memory().to(tables[0].device, non_blocking=True)
+    elif not tables[0].is_cpu:
+        place = place.to(tables[0].device)
+    return [list(x.reshape(-1).index_select(0, place).split(lengths)) for x in tables]
 
 
 class DrawnFormula(CurveFormula):

@@ -15,6 +15,7 @@ class FBetaFormula(RateMetric):
     """Harmonic mean of precision and recall, in which recall weighs `beta` times as much."""
 
     beta: float = 1.0
+    proportion = False
 
     def __init__(self, beta: float, *args: Any, **kwargs: Any) -> None:
         checked(self, beta=beta)

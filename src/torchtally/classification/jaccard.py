@@ -16,15 +16,18 @@ class JaccardFormula(RateMetric):
     """What was predicted and is there, of what was predicted or is there."""
 
     def rate(self, c: Counts) -> tuple[Tensor, Tensor]:
-        return c.tp, c.involved - c.tp
+        return c.tp, c.union
 
-    def value(self, c: Counts) -> Tensor:
-        if self.average != "micro":
-            return super().value(c)
+    def value(self, c: Counts) -> Any:
+        return rated(*self._shares(c), self.undefined) if self.average == "micro" else super().value(c)
+
+    def _shares(self, c: Counts) -> tuple[Tensor, Tensor]:
         part, whole = self.rate(c)
+        if self.average != "micro":
+            return part, whole
         if c.averaged is not None:  # an ignored class is in no union
             part, whole = part * c.averaged, whole * c.averaged
-        return rated(part.sum(-1), whole.sum(-1), self.undefined)
+        return part.sum(-1), whole.sum(-1)
 
 
 class BinaryJaccardIndex(JaccardFormula):
@@ -62,7 +65,7 @@ class MulticlassJaccardIndex(JaccardFormula):
     tensor(0.6667)
     """
 
-    present_only = True
+    usual_absent = "skip"
 
     def __init__(
         self,

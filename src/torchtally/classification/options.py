@@ -20,7 +20,7 @@ def checked(metric: Metric, **options: Any) -> None:
     """Raise where an option is impossible; otherwise keep them on the metric."""
     name = type(metric).__name__
     for option, x in options.items():
-        problem = _problem(option, x, options)
+        problem = _problem(option, x, options, metric)
         if problem:
             raise ValueError(f"{name}: {option} is {x!r}; expected {problem}.")
     metric.__dict__.update(options)
@@ -30,7 +30,7 @@ def _whole(x: Any) -> bool:
     return isinstance(x, int) and not isinstance(x, bool)
 
 
-def _problem(option: str, x: Any, options: dict[str, Any]) -> str | None:
+def _problem(option: str, x: Any, options: dict[str, Any], metric: Metric) -> str | None:
     """What was expected of an option, None where it is as expected."""
     if option == "num_classes":
         if x is None:
@@ -53,6 +53,10 @@ def _problem(option: str, x: Any, options: dict[str, Any]) -> str | None:
         return None if x is None or _whole(x) else "an integer or None"
     if option == "zero_division":
         return None if isinstance(x, int | float) and (x != x or 0 <= x <= 1) else "0, 1 or nan"
+    if option == "absent":
+        return None if x in ("skip", "keep", "zero", "nan") else "'skip', 'keep', 'zero' or 'nan'"
+    if option == "labels":
+        return None if x is None else _problem_of_names(x, metric)
     if option == "normalize":
         return None if x in ("true", "pred", "all", "none", None) else "'true', 'pred', 'all', 'none' or None"
     if option == "max_fpr":
@@ -65,7 +69,7 @@ def _problem(option: str, x: Any, options: dict[str, Any]) -> str | None:
         return None if x in ("linear", "quadratic", "none", None) else "'linear', 'quadratic', 'none' or None"
     if option in ("n_bins", "num_groups"):
         return None if _whole(x) and x >= 1 else "an integer of at least 1"
-    if option == "squared":
+    if option in ("squared", "weighted"):
         return None if isinstance(x, bool) else "True or False"
     if option in _CHOICES:
         return None if x in _CHOICES[option] else ", ".join(map(repr, _CHOICES[option][:-1])) + f" or {_CHOICES[option][-1]!r}"
@@ -74,6 +78,16 @@ def _problem(option: str, x: Any, options: dict[str, Any]) -> str | None:
     if option == "beta":
         return None if isinstance(x, int | float) and not isinstance(x, bool) and x > 0 else "a number above 0"
     return None
+
+
+def _problem_of_names(x: Any, metric: Metric) -> str | None:
+    if isinstance(x, str) or not isinstance(x, list | tuple) or not all(isinstance(n, str) for n in x):
+        return "a list of names, one for each class"
+    known = metric.__dict__
+    size = known.get("num_classes", known.get("num_labels", 2))
+    if size is not None and len(x) != size:
+        return f"{size} names, one for each class"
+    return None if len(set(x)) == len(x) else "names that differ"
 
 
 class ClassificationTask(Metric):

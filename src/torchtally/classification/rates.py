@@ -37,7 +37,7 @@ class SpecificityFormula(RateMetric):
     absent_is_undefined = False
 
     def rate(self, c: Counts) -> tuple[Tensor, Tensor]:
-        return c.tn, c.seen - c.actual
+        return c.tn, c.negative
 
 
 class NegativePredictiveValueFormula(RateMetric):
@@ -47,7 +47,7 @@ class NegativePredictiveValueFormula(RateMetric):
     absent_is_undefined = False
 
     def rate(self, c: Counts) -> tuple[Tensor, Tensor]:
-        return c.tn, c.seen - c.predicted
+        return c.tn, c.unpredicted
 
 
 class HammingFormula(AccuracyFormula):
@@ -97,6 +97,8 @@ class MultilabelAccuracy(AccuracyFormula, MultilabelRate):
     >>> MultilabelAccuracy(num_labels=2)(tensor([[0, 1], [1, 1], [0, 0]]), tensor([[0, 1], [0, 1], [1, 0]]))
     tensor(0.6667)
     """
+
+    absent_is_undefined = False
 
 
 class Accuracy(ClassificationTask):
@@ -331,6 +333,8 @@ class MultilabelHammingDistance(HammingFormula, MultilabelRate):
     >>> MultilabelHammingDistance(num_labels=2)(tensor([[0, 1], [1, 1], [0, 0]]), tensor([[0, 1], [0, 1], [1, 0]]))
     tensor(0.3333)
     """
+
+    absent_is_undefined = False
 
 
 class HammingDistance(ClassificationTask):

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import nan
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..formula import Formula, feeds
+from ..formula import check
+from ..statistic import Statistic
 from ..statistics.class_counts import ClassCounts, Counts, Hits, Labels
 from ..statistics.decisions import Decisions, LabelCounts
+from .intervals import METHODS, interval
+from .naming import Named
 from .options import ClassificationTask, checked
+
+ABSENT = ("skip", "keep", "zero", "nan")
+"""What a class that never occurs is in an average: left out, scored as any other (0/0 is `zero_division`), 0, or NaN, and so is the mean."""
 
 AVERAGES = ("micro", "macro", "weighted", "none", None)
 
@@ -23,28 +30,35 @@ def rated(part: Tensor, whole: Tensor, undefined: float) -> Tensor:
 
 
 def averaged(
-    part: Tensor, whole: Tensor, counts: Counts, how: str | None, undefined: float, present_only: bool, absent_is_undefined: bool
+    part: Tensor, whole: Tensor, counts: Counts, how: str | None, undefined: float, absent: str, absent_is_undefined: bool
 ) -> Tensor:
     """The mean over classes of part / whole; where the whole is 0 that is `undefined`, and left out if NaN.
 
-    "macro" weighs classes alike (with `present_only`, those that occur in predictions or targets), "weighted" by their targets.
-    `absent_is_undefined`: of a class that does not occur the whole is 0.
+    "macro" weighs classes alike, "weighted" by their targets. Classes that occur neither in predictions nor in targets are `absent`: see
+    `ABSENT`. `absent_is_undefined`: of a class that does not occur the whole is 0.
     """
-    if how == "macro" and present_only and absent_is_undefined and undefined == 0 and counts.averaged is None:
+    if how == "macro" and absent == "skip" and absent_is_undefined and undefined == 0 and counts.averaged is None:
         return (part / whole).nansum(-1) / counts.occurring  # classes that do not occur score 0
     score = rated(part, whole, undefined)
+    gone = counts.occurs.eq(0) if absent in ("zero", "nan") else None
+    if gone is not None:
+        score = score.masked_fill(gone, 0.0 if absent == "zero" else nan)
     if how in ("none", None):
         return score
-    weight = counts.actual if how == "weighted" else counts.occurs if present_only else torch.ones_like(score)
+    weight = counts.actual if how == "weighted" else counts.occurs if absent == "skip" else torch.ones_like(score)
     if counts.averaged is not None:
         weight = weight * counts.averaged
     if undefined != undefined:
-        weight = weight.masked_fill(whole.eq(0), 0.0)
+        weight = weight.masked_fill(whole.eq(0) if gone is None else whole.eq(0) & ~gone, 0.0)
+    if undefined != undefined or absent == "nan":
         score = score.nan_to_num(nan=0.0)
-    return rated((weight * score).sum(-1), weight.sum(-1), undefined)
+    mean = rated((weight * score).sum(-1), weight.sum(-1), undefined)
+    if gone is None or absent == "zero":
+        return mean
+    return mean.masked_fill((gone if counts.averaged is None else gone & counts.averaged).any(-1), nan)
 
 
-class RateMetric(Formula):
+class RateMetric(Named):
     """A rate of counts: `rate` per class, averaged as asked."""
 
     higher_is_better: bool | None = True
@@ -52,15 +66,28 @@ class RateMetric(Formula):
     plot_lower_bound = 0.0
     plot_upper_bound: float | None = 1.0
 
+    keywords = ("weighted", "absent", "labels")
     average: str | None
     zero_division: float
-    present_only = False
+    absent: str
+    usual_absent = "keep"
     absent_is_undefined = True
     needs_classes = False
+    proportion = True
+    """Whether it is a share of independent decisions, of which a confidence interval is known."""
 
-    @feeds
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        self._add(preds, target)
+    def __init__(self, *statistics: Statistic, absent: str | None = None, **kwargs: Any) -> None:
+        if absent is not None:
+            self._check_absent(absent)
+        super().__init__(*statistics, **kwargs)
+        self.__dict__["absent"] = absent or self.usual_absent
+
+    def _check_absent(self, absent: str) -> None:
+        checked(self, absent=absent)
+        average = self.__dict__.get("average", "no")
+        if average in ("no", "micro"):
+            kind = "of yes and no alone" if average == "no" else "over all classes together, average='micro'"
+            raise ValueError(f"{type(self).__name__}: absent is {absent!r}, but the value is {kind}. Leave it out.")
 
     @property
     def undefined(self) -> float:
@@ -71,10 +98,43 @@ class RateMetric(Formula):
         """The metric of each class as part and whole."""
         raise NotImplementedError
 
-    def value(self, c: Counts) -> Tensor:
+    def value(self, c: Counts) -> Any:
         if self.average == "micro":
-            return rated(*self.rate(c if isinstance(self.statistics[0], Hits) else c.micro()), self.undefined)
-        return averaged(*self.rate(c), c, self.average, self.undefined, self.present_only, self.absent_is_undefined)
+            return rated(*self.rate(self._joined(c)), self.undefined)
+        return self.named(averaged(*self.rate(c), c, self.average, self.undefined, self.absent, self.absent_is_undefined))
+
+    def _joined(self, c: Counts) -> Counts:
+        """Over all classes together."""
+        return c if isinstance(self.statistics[0], Hits) else c.micro()
+
+    def interval(self, level: float = 0.95, method: str = "wilson") -> tuple[Any, Any]:
+        """The confidence interval of the value, `(low, high)`, each shaped as it; read as `compute` reads, from the same counts.
+
+        "wilson" covers `level` on average and is close to it for few samples, too (Brown, Cai & DasGupta, 2001); "exact" is Clopper and
+        Pearson's, which covers at least `level`, is wider, and needs SciPy. Both take decisions for independent, which pixels of one image
+        are not. For averages "micro" and "none"; of anything else, and of weighted samples, `BootStrapper` tells how sure it is.
+        """
+        name = type(self).__name__
+        if not self.proportion or self.weighted or self.average in ("macro", "weighted"):
+            what = "the metric" if not self.proportion else "a share of weights" if self.weighted else f"average={self.average!r}"
+            raise ValueError(
+                f"{name}.interval: {what} has no closed form. Use BootStrapper(metric, quantile=…), or average 'micro' or 'none'."
+            )
+        if not isinstance(level, int | float) or not 0 < level < 1:
+            raise ValueError(f"{name}.interval: level is {level!r}; expected a number between 0 and 1.")
+        if method not in METHODS:
+            raise ValueError(f"{name}.interval: method is {method!r}; expected 'wilson' or 'exact'.")
+        ledger = self._of_ranks()
+        with self._held():
+            ledger = ledger or self._own()
+            low, high = interval(*self._shares(*self._totals(ledger)), level, method)
+            bounds = self._finish(self.named(low)), self._finish(self.named(high))
+        check(name, self._faults(ledger), bounds)
+        return bounds
+
+    def _shares(self, c: Counts) -> tuple[Tensor, Tensor]:
+        """Of how many decisions how many were so."""
+        return self.rate(self._joined(c) if self.average == "micro" else c)
 
 
 class BinaryRate(RateMetric):
@@ -108,7 +168,7 @@ class BinaryRate(RateMetric):
 class MulticlassRate(RateMetric):
     """Rates over classes; "micro" needs two counts, the other averages three vectors of `num_classes`."""
 
-    present_only = True
+    usual_absent = "skip"
 
     def __init__(
         self,
@@ -172,14 +232,19 @@ class StatScoresFormula(RateMetric):
     plot_lower_bound = 0.0
     plot_upper_bound = None
     needs_classes = True
+    proportion = False
 
-    def value(self, c: Counts) -> Tensor:
+    def _check_absent(self, absent: str) -> None:
+        raise ValueError(f"{type(self).__name__}: absent is {absent!r}; counts of a class that never occurs are 0. Leave it out.")
+
+    def value(self, c: Counts) -> Any:
         scores = torch.stack([c.tp, c.fp, c.tn, c.fn, c.actual], -1)
         flat = isinstance(self.statistics[0], Hits) or scores.ndim == (1 if not self._samplewise else 2)
         if flat or self.average in ("none", None):
-            return scores.long()
+            scores = scores if self.weighted else scores.long()
+            return scores if flat else self.named(scores, -2)
         if self.average == "micro":
-            return scores.sum(-2).long()
+            return scores.sum(-2) if self.weighted else scores.sum(-2).long()
         if self.average == "macro":
             return scores.mean(-2)
         weight = c.actual
@@ -189,7 +254,10 @@ class StatScoresFormula(RateMetric):
         """Draw the counts, or `val`, as bars that are parts of a whole; `labels` names the classes."""
         from ..plotting.counts import plot_counts
 
-        return plot_counts(self.compute() if val is None else val, ax, labels=labels, name=type(self).__name__)
+        val = self.compute() if val is None else val
+        if isinstance(val, dict):
+            val, labels = torch.stack(list(val.values())), list(val) if labels is None else labels
+        return plot_counts(val, ax, labels=labels, name=type(self).__name__)
 
     @property
     def _samplewise(self) -> bool:

@@ -13,15 +13,21 @@ from ..formula import Formula
 def one_shot(cls: type[Formula], name: str, order: tuple[str, ...] = ()) -> Callable[..., Any]:
     """The function `name(*batch, **options)` that gives what a fresh `cls(**options)` gives after one update with `batch`.
 
-    Options may also be given by position after the batch, in the constructor's order unless `order` names another to begin with.
+    Options may also be given by position after the batch, in the constructor's order unless `order` names another to begin with. What
+    constructors pass on is given by name, and so is a weight, which makes the metric a weighted one.
     """
+    keywords: tuple[str, ...] = getattr(cls, "keywords", ())
     batch = [p for p in list(inspect.signature(cls.update).parameters.values())[1:]]
+    by_keyword = {p.name: p.replace(kind=p.KEYWORD_ONLY) for p in batch if p.name == "weight" and "weighted" in keywords}
+    batch = [p for p in batch if p.name not in by_keyword]
+    passed_on = [n for n in keywords if n != "weighted"]
+    by_keyword |= {n: inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None) for n in passed_on}
     options = [p for p in list(inspect.signature(cls.__init__).parameters.values())[1:] if p.kind is not p.VAR_KEYWORD]
     by_name = {p.name: p for p in options}
     options = [*(by_name[n] for n in order), *(p for p in options if p.name not in order)]
 
     required_first = sorted(options, key=lambda p: p.default is not p.empty)
-    parameters = [p.replace(annotation=p.annotation) for p in (*batch, *required_first)]
+    parameters = [p.replace(annotation=p.annotation) for p in (*batch, *required_first, *by_keyword.values())]
     signature = inspect.Signature(parameters)
 
     @functools.lru_cache(128)
@@ -31,6 +37,10 @@ def one_shot(cls: type[Formula], name: str, order: tuple[str, ...] = ()) -> Call
     def function(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs).arguments
         values = [bound.pop(p.name, p.default) for p in batch]
+        weight = bound.pop("weight", None) if "weight" in by_keyword else None
+        if weight is not None:
+            values.append(weight)
+            bound["weighted"] = True
         try:
             metric = made(**bound)
         except TypeError as error:  # an option that cannot be hashed

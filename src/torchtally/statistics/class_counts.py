@@ -23,6 +23,9 @@ SMALL_DEVICE = 16384
 SMALL_TABLE = 1 << 16
 """On the CPU counts of classes come from one table of pairs of up to this size, if there are as many labels."""
 
+UNBOUND = 1 << 62
+"""Above all labels, where the number of classes is not known."""
+
 UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 _ADVICE = "Pass ignore_index for a padding label, or check num_classes."
@@ -41,6 +44,9 @@ class Counts:
     fn = cached_property(lambda self: self.actual - self.tp)
     tn = cached_property(lambda self: self.seen - self.predicted - self.actual + self.tp)
     involved = cached_property(lambda self: self.predicted + self.actual)
+    negative = cached_property(lambda self: self.seen - self.actual)
+    unpredicted = cached_property(lambda self: self.seen - self.predicted)
+    union = cached_property(lambda self: self.involved - self.tp)
     occurs = cached_property(lambda self: self.involved.clamp(max=1))  # 1 for a class that was predicted or is there
     occurring = cached_property(lambda self: self.occurs.sum(-1).clamp(min=1))  # at least 1: where no class occurs, sums are 0
 
@@ -60,7 +66,8 @@ class Labels(Input):
     """Predicted and true classes, from scores `(N, C, ...)` or labels `(N, ...)`, and labels `(N, ...)`.
 
     The normal form is two equally long rows of labels. On the CPU, NumPy arrays of the elements that count. On a device, tensors in
-    which an element that does not count has target C and prediction C + 1, two spare bins. `per_sample` keeps a row for each sample.
+    which an element that does not count has target C and prediction C + 1, two spare bins (UNBOUND for an unknown C). `per_sample`
+    keeps a row for each sample.
     With `top_k` above 1 the prediction is the target where that is among the k highest scores, else the highest.
     """
 
@@ -77,7 +84,11 @@ class Labels(Input):
         return [Fault(slots.bad, slots.first_bad, f"impossible (expected {expected} and scores without NaN)", _ADVICE)]
 
     def _bound(self, preds: Tensor, scored: bool) -> int:
-        return self.classes if self.classes is not None else preds.shape[1] if scored else 1 << 62
+        return self.classes if self.classes is not None else preds.shape[1] if scored else UNBOUND
+
+    def live(self, y: Tensor) -> Tensor:
+        """Which elements of a device's normal form count, by their target."""
+        return y.lt(UNBOUND if self.classes is None else self.classes)
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         preds, target = batch
@@ -226,7 +237,8 @@ class Labels(Input):
             bad = bad & ~ignored
             out = bad | ignored
         note(slots, bad[None] if len(pieces) == 1 else bad, first)
-        y, p = y.masked_fill(out, bound), p.masked_fill(out, bound + 1)
+        spare = UNBOUND if self.classes is None else bound
+        y, p = y.masked_fill(out, spare), p.masked_fill(out, spare + 1)
         if self.per_sample:
             return p.flatten(1), y.flatten(1)
         return p.reshape(-1), y.reshape(-1)
@@ -265,15 +277,12 @@ class Hits(Statistic):
             slots.host[0] += int(np.count_nonzero(p == y))
             slots.host[1] += len(y)
             return
-        hit, live = p.eq(y), self._live(y)
+        hit, live = p.eq(y), self.input.live(y)
         if self.input.per_sample:
             slots.rows.append(torch.stack([hit.sum(1), live.sum(1)], 1))
             return
         slots.hit.add_(hit.sum())
         slots.seen.add_(live.sum())
-
-    def _live(self, y: Tensor) -> Tensor:
-        return y.lt(1 << 62 if self.input.classes is None else self.input.classes)
 
     def totals(self, slots: Slots) -> Counts:
         if self.input.per_sample:

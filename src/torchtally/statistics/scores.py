@@ -19,7 +19,8 @@ from .readings import READINGS, improbable, mixed, outside
 _CONSTANTS: dict[tuple[tuple[float, ...], torch.device], Tensor] = {}
 
 SMALL = 4096
-"""Batches of at most so many scores wait to be settled together."""
+SMALL_DEVICE = 1 << 16
+"""Batches of at most so many scores, on the host and on a device, wait to be settled together."""
 
 _LARGE = 1e300  # in place of infinite logits: as good as infinite for a softmax, but it can be subtracted
 
@@ -85,7 +86,7 @@ class Scores(Input):
         if host_visible(preds, target):
             scores, mark, decided = self._on_host(strict, preds, target)
             return scores.dtype if scores.size <= SMALL else None, (scores, mark, decided)
-        if may_wait(preds) and may_wait(target) and preds.numel() <= SMALL:
+        if preds.numel() <= SMALL_DEVICE and may_wait(preds) and may_wait(target):
             return (preds.shape, preds.dtype, target.dtype), (preds.clone(), target.clone())
         return None, (preds, target)
 

@@ -70,7 +70,7 @@ class WholeRows(Statistic):
             right = (2 * counts[:, :, 0] == counts[:, :, 1] + counts[:, :, 2]).all(2)  # every prediction and every target is a hit
         else:
             p, y = normal
-            live = y.lt(1 << 62 if self.input.classes is None else self.input.classes)
+            live = self.input.live(y)
             right = (p.eq(y) | ~live).all(1)[:, None]
         self._add(slots, right)
 

@@ -60,9 +60,10 @@ class Tariff:
         p = self.price
         name = "tf32" if "tf32" in p.peak else "float32"
         peak = p.peak[name]
+        share = p.rate(name, self.device, "convolution") / peak.at(self.device)
         return (
             f"Predicted for {p.name}, not measured: {p.bandwidth.at(self.device) / 1e9:.0f} GB/s at {p.efficiency['bandwidth'].at(self.device):.0%}, "
-            f"{peak.at(self.device) / 1e12:.1f} TFLOP/s ({name}) at {p.efficiency[peak.unit].at(self.device):.0%}; on the host {self.speed.dispatch_us:.1f} us "
+            f"{peak.at(self.device) / 1e12:.1f} TFLOP/s ({name}) at {share:.0%} in convolutions; on the host {self.speed.dispatch_us:.1f} us "
             f"an operator, {p.host['launch_us'].at(self.host)} us a launch and {self.speed.call_us:.2f} us a Python call."
         )
 

@@ -48,13 +48,15 @@ class Price:
     device: Mapping[str, Constant]
     origin: str = ""
 
-    def rate(self, dtype: str, pace: Pace) -> float:
+    def rate(self, dtype: str, pace: Pace, kind: str = "") -> float:
         """Operations per second with numbers of a type; a type without an entry runs at float32's rate."""
         peak = self.peak.get(dtype, self.peak["float32"])
-        return peak.at(pace) * self.efficiency[peak.unit].at(pace)
+        share = "convolution" if (peak.unit, kind) == ("tensor", "convolution") else peak.unit
+        return peak.at(pace) * self.efficiency[share].at(pace)
 
-    def memory_rate(self, pace: Pace) -> float:
-        return self.bandwidth.at(pace) * self.efficiency["bandwidth"].at(pace)
+    def memory_rate(self, pace: Pace, kind: str = "") -> float:
+        """Bytes per second."""
+        return self.bandwidth.at(pace) * self.efficiency["batch_norm" if kind == "batch_norm" else "bandwidth"].at(pace)
 
     def bus_rate(self, pace: Pace, pinned: bool) -> float:
         rate = self.bus.at(pace) * self.efficiency["bus"].at(pace)

@@ -20,18 +20,22 @@ from .prices import Pace, Price
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """`numbers` names the peak the operations run at; `library` is true where cuDNN or cuBLAS choose a kernel, which takes the host longer."""
+    """`numbers` names the peak the operations run at; `library` is true where cuDNN or cuBLAS choose a kernel, which takes the host longer.
+
+    `kind` is "convolution" or "batch_norm" where a price list knows what share of the peaks such kernels reach.
+    """
 
     bytes: float
     operations: float
     kernels: int
     numbers: str = "float32"
     library: bool = False
+    kind: str = ""
 
     def device_us(self, price: Price, pace: Pace = "typical") -> float:
         """The longer of moving the bytes and doing the operations, but no kernel is shorter than the shortest."""
-        moving = self.bytes / price.memory_rate(pace)
-        doing = self.operations / price.rate(self.numbers, pace)
+        moving = self.bytes / price.memory_rate(pace, self.kind)
+        doing = self.operations / price.rate(self.numbers, pace, self.kind)
         return max(self.kernels * price.device["kernel_us"].at(pace), 1e6 * max(moving, doing))
 
 
@@ -73,7 +77,7 @@ def work_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) 
     if name.startswith(("_foreach_", "_fused_")):
         return _multi_tensor(name, args, kwargs, out)
     if name in CONVOLUTIONS:
-        return Work(_bytes(inputs) + _bytes(outputs), _operations(packet, args, kwargs, out), 1 + (args[2] is not None), _fast(numbers, convolution=True), True)
+        return Work(_bytes(inputs) + _bytes(outputs), _operations(packet, args, kwargs, out), 1 + (args[2] is not None), _fast(numbers, convolution=True), True, "convolution")
     if name == "convolution_backward":
         return _convolution_backward(packet, args, kwargs, out, _fast(numbers, convolution=True))
     if name in MATRIX:
@@ -85,7 +89,8 @@ def work_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) 
         passes, kernels = PASSES[name]
         largest = max(_size(t) for t in inputs + outputs)
         elements = max(t.numel() for t in inputs + outputs)
-        return Work(passes * largest, float(passes * elements), kernels, numbers, library="batch_norm" in name)
+        kind = "batch_norm" if "batch_norm" in name else ""
+        return Work(passes * largest, float(passes * elements), kernels, numbers, library=bool(kind), kind=kind)
     if name in ("_softmax", "_log_softmax") and inputs[0].dim() and inputs[0].shape[args[1]] > LONG_ROW:
         return Work(3 * _size(inputs[0]) + _bytes(outputs), 4.0 * inputs[0].numel(), 1, numbers)
     if name in WRITES:
@@ -147,7 +152,7 @@ def _convolution_backward(packet: Any, args: tuple[Any, ...], kwargs: dict[str, 
     grad, x, weight = args[:3]
     mask = args[10]
     moved = mask[0] * (_size(grad) + _size(weight) + _size(x)) + mask[1] * (_size(grad) + _size(x) + _size(weight)) + mask[2] * _size(grad)
-    return Work(moved, _operations(packet, args, kwargs, out), sum(mask), numbers, True)
+    return Work(moved, _operations(packet, args, kwargs, out), sum(mask), numbers, True, "convolution")
 
 
 def _attention(name: str, args: tuple[Any, ...], outputs: list[torch.Tensor], numbers: str) -> Work:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -178,14 +180,18 @@ _MISSING = object()
 
 
 class Patches:
-    """Attributes and entries that were replaced, and how to put them back."""
+    """Attributes and entries that were replaced, and how to put them back: also where a module that was loaded meanwhile has taken them."""
 
     def __init__(self) -> None:
         self.undo: list[Callable[[], None]] = []
+        self.loaded = set(sys.modules)
+        self.owns: dict[int, dict[str, Any]] = {}  # by the replacement: what it stands for, by name
 
     def set(self, owner: Any, name: str, value: Any) -> None:
         """Replace an attribute of a module or class until `restore`."""
         own = vars(owner).get(name, _MISSING)
+        if own is not _MISSING and isinstance(value, FunctionType | type) and value.__module__.startswith("torchtally."):  # True is True anywhere
+            self.owns.setdefault(id(value), {}).setdefault(name, own)
         self.undo.append((lambda: delattr(owner, name)) if own is _MISSING else (lambda: setattr(owner, name, own)))
         setattr(owner, name, value)
 
@@ -210,5 +216,23 @@ class Patches:
         self.undo.append(lambda: values.remove(value))
 
     def restore(self) -> None:
+        self._restore_in_new_modules()
         while self.undo:
             self.undo.pop()()
+
+    def _restore_in_new_modules(self) -> None:
+        for name, module in list(sys.modules.items()):
+            if name in self.loaded or not isinstance(module, ModuleType):
+                continue
+            for attribute, value in list(vars(module).items()):
+                self._restore_in(module, attribute, value)
+                if isinstance(value, type) and value.__module__ == name:
+                    for inner, part in list(vars(value).items()):
+                        self._restore_in(value, inner, part)
+
+    def _restore_in(self, owner: Any, name: str, value: Any) -> None:
+        wrap = type(value) if isinstance(value, staticmethod | classmethod) else None
+        owns = self.owns.get(id(value.__func__ if wrap else value))
+        if owns:
+            own = owns.get(name, next(iter(owns.values())))
+            setattr(owner, name, wrap(own) if wrap else own)

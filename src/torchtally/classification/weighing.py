@@ -1,0 +1,57 @@
+"""Metrics of classes that take sample weights where they are made to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ..formula import Formula, feeds
+from ..statistic import Statistic
+from ..statistics.weighing import weighted as of_weights
+from .options import checked
+
+
+class Weighable(Formula):
+    """A metric over counts, or with `weighted=True` over sums of sample weights, as scikit-learn's `sample_weight`.
+
+    `weight` is `(N,)` or shaped as `target`: finite numbers of at least 0; without it, each element weighs 1. Impossible weights are a
+    FaultError; those of ignored elements do not matter. Whether there are weights is said once and not by a batch, since sums take
+    float64 where counts are whole numbers.
+    """
+
+    keywords: tuple[str, ...] = ("weighted",)
+    """Options that all constructors pass on."""
+
+    weighted: bool
+    _untaken: tuple[str, ...] = ("weight",)
+
+    def __init__(self, *statistics: Statistic, weighted: bool = False, **kwargs: Any) -> None:
+        checked(self, weighted=weighted)
+        if weighted:
+            statistics = tuple(map(of_weights, statistics))
+            self.__dict__.update(entries=(*self.entries, "weight"), _untaken=())
+        super().__init__(*statistics, **kwargs)
+
+    @feeds
+    def update(self, preds: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
+        if weight is None:
+            self._add(preds, target)
+        elif self.weighted:
+            self._add(preds, target, weight)
+        else:
+            raise self._unasked()
+
+    def _unasked(self) -> ValueError:
+        name = type(self).__name__
+        return ValueError(f"{name}: update was given a weight, but counts have none. Make the metric with weighted=True.")
+
+    def _batch_of(self, positional: Sequence[Any], given: dict[str, Any]) -> tuple[Any, ...]:
+        if not self.weighted and (len(positional) > 2 or given.get("weight") is not None):
+            raise self._unasked()
+        return super()._batch_of(positional, given)
+
+    def _options(self) -> list[tuple[str, Any]]:
+        usual = {"weighted": False, "labels": None, "absent": getattr(self, "usual_absent", None)}
+        return [*super()._options(), *((n, x) for n in self.keywords if (x := self.__dict__[n]) != usual[n])]
