@@ -310,6 +310,10 @@ def _weighted() -> list[Case]:
         case("weights-binned", c.MulticlassAUROC, scores, 5, "none", 7),
         case("weights-binned", c.BinaryPrecisionRecallCurve, yes_no, 5),
         case("weights", c.BinaryROC, yes_no, grows=True),
+        case("weights", r.MeanSquaredError, pairs),
+        case("weights-columns", r.MeanSquaredError, pair_columns, num_outputs=3),
+        case("weights", r.MeanAbsoluteError, pair_images),
+        case("weights", r.WeightedMeanAbsolutePercentageError, amounts),
     ]
 
 

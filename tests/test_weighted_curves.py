@@ -136,7 +136,7 @@ def test_impossible_and_ignored_weights():
             metric.compute()
     with pytest.raises(ValueError, match="BinaryAUROC: thresholds is 'auto' but samples are weighted"):
         c.BinaryAUROC(None, "auto", weighted=True)
-    with pytest.raises(ValueError, match=r"Make the metric with weighted=True"):
+    with pytest.raises(ValueError, match=r"without weighted=True all samples count the same"):
         c.BinaryAUROC().update(preds, target.clamp(min=0), good)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from ..statistic import Statistic
+from ..weighing import Weighable
 from .options import checked
-from .weighing import Weighable
 
 
 class Named(Weighable):

@@ -176,6 +176,7 @@ def _deviance(p: Tensor, t: Tensor, power: float) -> Tensor:
 
 ERRORS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
     "absolute": lambda p, t, _: (p - t).abs(),
+    "squared": lambda p, t, _: (p - t).square(),
     "target": lambda p, t, _: t.abs(),
     "power": lambda p, t, exponent: (p - t).abs().pow(exponent),
     "percentage": _percentage,

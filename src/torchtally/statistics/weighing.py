@@ -10,9 +10,11 @@ from .class_counts import ClassCounts, Hits, Labels
 from .confusion import Confusion
 from .curves import ScoreSamples
 from .decisions import Decisions, LabelCounts
+from .pairs import ErrorSums
 from .score_histogram import ScoreHistogram
 from .scores import Scores
 from .weighted_curves import WeightedScoreHistogram, WeightedScores, WeightedScoreSamples
+from .weighted_pairs import WeightedErrorSums
 from .weights import (
     WeightedClassCounts,
     WeightedConfusion,
@@ -30,6 +32,7 @@ _WEIGHTED: dict[type, Any] = {
     ClassCounts: WeightedClassCounts,
     LabelCounts: WeightedLabelCounts,
     Confusion: WeightedConfusion,
+    ErrorSums: WeightedErrorSums,
     ScoreSamples: WeightedScoreSamples,
     ScoreHistogram: WeightedScoreHistogram,
 }
