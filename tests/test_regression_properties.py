@@ -202,9 +202,10 @@ def outcome(case, batches, form):
 @pytest.mark.parametrize("case", REGRESSION, ids=lambda case: case.name)
 def test_awkward_numbers_have_a_value_or_a_clear_complaint(case):
     """The same on the host and on a device, whichever of predictions and targets is awkward."""
-    x, y = case.batch(6, torch.Generator().manual_seed(0))
+    x, y, *weights = case.batch(6, torch.Generator().manual_seed(0))
     for how, z in AWKWARD.items():
-        for batch in [(z(x), z(y))] if how in ("one", "none", "half") else [(z(x), y), (x, z(y)), (z(x), z(y))]:
+        for pair in [(z(x), z(y))] if how in ("one", "none", "half") else [(z(x), y), (x, z(y)), (z(x), z(y))]:
+            batch = (*pair, *(w[: len(pair[0])] for w in weights))
             host, device = (outcome(case, [batch], form) for form in (tuple, elsewhere))
             if isinstance(host, str):
                 assert host == device, how
