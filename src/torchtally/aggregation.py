@@ -176,8 +176,16 @@ class CatMetric(BaseAggregator):
     def value(self, pieces: list[Tensor]) -> Tensor:
         if not pieces:
             return torch.zeros(0, device=self.device)
-        runs = [list(run) for _, run in groupby(map(torch.atleast_1d, pieces), key=lambda x: x.device)]
-        return torch.cat([torch.cat(run).to(self.device) for run in runs])  # host numbers move to the device only now, many at a time
+        pieces = [torch.atleast_1d(x) for x in pieces]
+        runs = [list(run) for _, run in groupby(pieces, key=lambda x: x.device)]
+        try:
+            return torch.cat([torch.cat(run).to(self.device) for run in runs])  # host numbers move to the device only now, many at a time
+        except RuntimeError:
+            rows = sorted({str(tuple(x.shape[1:])) for x in pieces})
+            if len(rows) == 1:
+                raise
+            name = type(self).__name__
+            raise ValueError(f"{name}: rows of shapes {' and '.join(rows)} do not join; expected equal ones. Flatten the values.") from None
 
     def _finish(self, value: Tensor) -> Tensor:
         return super()._finish(self._without_nan(value))
