@@ -85,11 +85,3 @@ def test_an_average_of_what_is_no_number_says_so():
 def test_an_array_is_answered_with_the_line_to_write():
     with pytest.raises(TypeError, match=r"^BinaryAccuracy: target is a numpy.ndarray; expected a tensor. Pass torch.as_tensor\(target\)."):
         tt.Accuracy(task="binary").update(torch.ones(2), np.ones(2))
-
-
-def test_rows_that_do_not_join_are_named():
-    metric = tt.CatMetric()
-    metric.update(torch.ones(2, 3))
-    metric.update(torch.ones(4))
-    with pytest.raises(ValueError, match=r"^CatMetric: rows of shapes \(\) and \(3,\) do not join"):
-        metric.compute()
