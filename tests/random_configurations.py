@@ -189,7 +189,7 @@ def _option(r: random.Random, parameter: str, task: str, kind: str, extra: tuple
         "min_specificity": [0.0, 0.25, 0.5, 0.83, 1.0],
         "min_sensitivity": [0.0, 0.25, 0.5, 0.83, 1.0],
         "max_fpr": [None, None, 0.3] if task == "Binary" else [None],
-        "fpr_range": [(0.125, 0.75)],
+        "fpr_range": [(0.125, 0.75), (0.1, 1.0)],
         "num_groups": [2, 3],
     }
     if parameter == "task" and kind == "Fairness":

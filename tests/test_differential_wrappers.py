@@ -2,7 +2,6 @@
 
 import importlib
 import random
-import warnings
 
 import numpy as np
 import pytest
