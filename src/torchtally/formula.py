@@ -18,6 +18,7 @@ from .guard import guarded
 from .ledger import Clock, Key, Ledger, LooseLedger
 from .metric import Metric, _opened, _saving, _seen, required_of, taken_by
 from .pending import Pending
+from .refusal import refused
 from .statistic import Slots, Statistic, loose, map_tensors
 from .together import Read, described, gathered_by, part_of_all
 from .valid import rows_of
@@ -107,7 +108,7 @@ class Formula(Metric):
                 ledger.accept(j, batch, "the metric")
                 taken.append(input_.take(strict, *batch))
         except Exception as error:
-            raise named(error, type(self).__name__) from error.__cause__
+            raise refused(error, type(self).__name__, self.entries, batch) from error.__cause__
         return taken
 
     def _write(self, taken: list[Any]) -> None:
@@ -572,7 +573,7 @@ class Formula(Metric):
                     for name, number in statistic.drain(slots[i].host).items() if slots[i].host is not None else ():
                         setattr(slots[i], name, getattr(slots[i], name) + number)
         except Exception as error:
-            raise named(error, type(self).__name__) from error.__cause__
+            raise refused(error, type(self).__name__, self.entries, batch) from error.__cause__
         value = self._finish(self.value(*(s.totals(slots[i]) for i, s in enumerate(self.statistics))))
         if self.validate_args:
             faults = [f for j, (i, _) in enumerate(ledger.inputs) for f in i.faults(slots[len(ledger.keys) + j])]
@@ -589,14 +590,6 @@ def wants_grad(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 def _own(x: Tensor) -> Tensor:
     return x.detach().clone()
-
-
-def named(error: Exception, name: str) -> Exception:
-    """The same error with the metric's name before its message."""
-    if error.args and isinstance(error.args[0], str) and not getattr(error, "tally_named", False):
-        error.args = (f"{name}: {error.args[0]}", *error.args[1:])
-        error.tally_named = True  # type: ignore[attr-defined]  # so that a wrapper does not name it again
-    return error
 
 
 def check_all(faults: list[tuple[str, Fault]], values: Any) -> None:
