@@ -709,7 +709,9 @@ class MetricCollection(nn.Module):
         for name, m in sharing.items():
             for n, (slots, slot) in m._named_slots(self.ledger).items():
                 x, mine = state_dict.get(f"{prefix}{name}.{n}"), getattr(slots, slot)
-                if isinstance(x, Tensor) and isinstance(mine, Tensor) and x.shape == mine.shape and (id(slots), slot) not in filled:
+                if not isinstance(x, Tensor) or not isinstance(mine, Tensor) or (id(slots), slot) in filled:
+                    continue
+                if x.shape == mine.shape and x.is_floating_point() == mine.is_floating_point():
                     filled.add((id(slots), slot))
                     mine.copy_(x)
                     self.ledger.reduced = None

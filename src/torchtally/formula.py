@@ -361,6 +361,9 @@ class Formula(Metric):
             self._leave()
         if isinstance(other, dict):
             theirs = Ledger(self.needs(), self.ledger.device)
+            missing = [n for n in self._places(theirs) if n not in other]
+            if missing:
+                raise ValueError(f"{type(self).__name__}.merge_state: states {missing} are missing. Were they saved with other arguments?")
             self._fill(theirs, other, f"{type(self).__name__}.merge_state")
             self.ledger.absorb(theirs, int(other.get("updates", 1)))
             return
@@ -460,11 +463,18 @@ class Formula(Metric):
     def _fill(self, ledger: Ledger, states: dict[str, Any], name: str) -> None:
         """Overwrite slots of a ledger, all or none."""
         named = self._named_slots(ledger)
+        slots_of = {n: ledger.parts[part].slots()[slot] for n, (part, slot) in self._places(ledger).items()}
         for n, (slots, slot) in named.items():
             mine, theirs = getattr(slots, slot), states.get(n)
             if theirs is not None and isinstance(mine, Tensor) and (not isinstance(theirs, Tensor) or theirs.shape != mine.shape):
                 found = tuple(theirs.shape) if isinstance(theirs, Tensor) else type(theirs).__name__
                 raise ValueError(f"{name}: state {n!r} has shape {found}; expected {tuple(mine.shape)}. Was it saved with other arguments?")
+            kind = slots_of[n].dtype.is_floating_point
+            for x in [theirs] if isinstance(theirs, Tensor) else theirs or ():
+                if x.is_floating_point() != kind:
+                    raise ValueError(
+                        f"{name}: state {n!r} has dtype {x.dtype}; expected {slots_of[n].dtype}. Was it saved with another `weighted`?"
+                    )
         for n, (slots, slot) in named.items():
             mine, theirs = getattr(slots, slot), states.get(n)
             if theirs is None:
