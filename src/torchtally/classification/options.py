@@ -50,7 +50,7 @@ def _problem(option: str, x: Any, options: dict[str, Any], metric: Metric) -> st
     if option == "multidim_average":
         return None if x in ("global", "samplewise") else "'global' or 'samplewise'"
     if option == "ignore_index":
-        return None if x is None or _whole(x) else "an integer or None"
+        return None if x is None or (_whole(x) and -(2**63) <= x < 2**63) else "an integer of 64 bits or None"
     if option == "zero_division":
         return None if isinstance(x, int | float) and (x != x or 0 <= x <= 1) else "0, 1 or nan"
     if option == "absent":
@@ -104,7 +104,7 @@ class ClassificationTask(Metric):
     def __new__(cls, task: str, *args: Any, **options: Any) -> Any:
         if "tasks" not in cls.__dict__:
             return super().__new__(cls)
-        if task not in cls.tasks:
+        if not isinstance(task, str) or task not in cls.tasks:
             raise ValueError(f"{cls.__name__}: task is {task!r}; expected one of {list(cls.tasks)}.")
         made = cls.tasks[task]
         takes = inspect.signature(made.__init__).parameters

@@ -64,6 +64,13 @@ def integers(name: str, x: Tensor) -> Tensor:
     return x
 
 
+def is_label(y: Tensor, label: int) -> Tensor:
+    """Where `y` is `label`: nowhere if its dtype does not reach so far, where torch would compare with what is left of the label."""
+    if y.dtype is not torch.bool and not torch.iinfo(y.dtype).min <= label <= torch.iinfo(y.dtype).max:
+        return torch.zeros_like(y, dtype=torch.bool)
+    return y.eq(label)
+
+
 @dataclass(frozen=True)
 class Labels(Input):
     """Predicted and true classes, from scores `(N, C, ...)` or labels `(N, ...)`, and labels `(N, ...)`.
@@ -216,7 +223,7 @@ class Labels(Input):
         if best is not None:
             wrong |= best.isnan()
         if self.ignore is not None:
-            wrong &= target.ne(self.ignore)
+            wrong &= ~is_label(target, self.ignore)
         if bool(wrong.any()):
             where = tuple(wrong.nonzero()[0].tolist())
             raise FaultError(f"target or preds is impossible at {where}; expected labels 0..{bound - 1} and scores without NaN. {_ADVICE}")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..faults import Fault, FaultError, note
 from ..statistic import Input, Piece, Slot, Slots, Statistic, host_visible, may_wait
-from .class_counts import SMALL_DEVICE, UNSIGNED, Counts, integers
+from .class_counts import SMALL_DEVICE, UNSIGNED, Counts, integers, is_label
 from .readings import READINGS, improbable, mixed, note_readings, outside
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -192,7 +192,7 @@ class Decisions(Input):
         bad = ~(true | target.eq(0)) | wrong
         live = ~bad
         if self.ignore is not None:
-            counted = target.ne(self.ignore)
+            counted = ~is_label(target, self.ignore)
             bad, live = bad & counted, live & counted
         note(slots, bad.reshape(len(pieces), -1), first)
         if self.logits is None:

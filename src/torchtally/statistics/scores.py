@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..faults import Fault, FaultError, note
 from ..statistic import Input, Piece, Slot, Slots, host_visible, may_wait
-from .class_counts import integers
+from .class_counts import integers, is_label
 from .readings import READINGS, improbable, mixed, outside
 
 _CONSTANTS: dict[tuple[tuple[float, ...], torch.device], Tensor] = {}
@@ -186,7 +186,7 @@ class Scores(Input):
             bad = ~(yes | y.eq(0)) | nan
         out = bad
         if self.ignore is not None:
-            ignored = y.eq(self.ignore)
+            ignored = is_label(y, self.ignore)
             bad, out = bad & ~ignored, bad | ignored
         scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
         scores = torch.where(bad | nan, 0.0, scores)  # what is ignored has its say in whether these are logits, as in all metrics

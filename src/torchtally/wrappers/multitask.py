@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch import nn
@@ -58,6 +58,9 @@ class MultitaskWrapper(WrapperMetric):
     def _calls(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Call]:
         preds, targets = args
         wanted = self.task_metrics.keys()
+        for name, x in zip(("task_preds", "task_targets"), args):
+            if not isinstance(x, Mapping):
+                raise TypeError(f"MultitaskWrapper: {name} is a {type(x).__name__}; expected a dict with the tasks {sorted(wanted)}.")
         if not wanted == preds.keys() == targets.keys():
             raise ValueError(
                 f"MultitaskWrapper: task_preds has the tasks {sorted(preds)} and task_targets {sorted(targets)}; expected {sorted(wanted)} in both."
