@@ -301,6 +301,19 @@ def _weighted() -> list[Case]:
         case("weights", c.MulticlassConfusionMatrix, scores, 5),
         case("weights", c.MulticlassMatthewsCorrCoef, labels, 5),
         case("weights", c.MulticlassCohenKappa, scores, 5),
+        case("weights", c.BinaryAUROC, yes_no, grows=True),
+        case("weights-padded", c.BinaryAveragePrecision, padded_yes_no, ignore_index=-1, grows=True),
+        case("weights-binned", c.BinaryAUROC, yes_no, None, 11),
+        case("weights-micro", c.MultilabelAveragePrecision, multilabel_images, 4, "micro", grows=True),
+        case("weights-binned", c.MultilabelAveragePrecision, multilabel, 4, thresholds=5),
+        case("weights", c.MulticlassAUROC, padded_scores, 5, "weighted", None, -1, grows=True),
+        case("weights-binned", c.MulticlassAUROC, scores, 5, "none", 7),
+        case("weights-binned", c.BinaryPrecisionRecallCurve, yes_no, 5),
+        case("weights", c.BinaryROC, yes_no, grows=True),
+        case("weights", r.MeanSquaredError, pairs),
+        case("weights-columns", r.MeanSquaredError, pair_columns, num_outputs=3),
+        case("weights", r.MeanAbsoluteError, pair_images),
+        case("weights", r.WeightedMeanAbsolutePercentageError, amounts),
     ]
 
 

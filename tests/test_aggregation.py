@@ -440,3 +440,14 @@ def test_text_is_refused():
         with pytest.raises((TypeError, ValueError), match=cls.__name__):
             metric.update("1.0")
         assert metric.update_count == 1
+
+
+@pytest.mark.parametrize("strategy", ["warn", "ignore"])
+def test_concatenation_where_nan_was_left_out_of_some_batches(strategy):
+    metric = tt.CatMetric(nan_strategy=strategy)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        metric.update(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        metric.update(torch.tensor([[float("nan"), 5.0]]))
+        metric.update(torch.zeros(0))
+    assert metric.compute().tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]

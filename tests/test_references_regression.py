@@ -212,6 +212,14 @@ def test_kendall_p_value(alternative):
     np.testing.assert_allclose([float(x) for x in got], [want.statistic, want.pvalue], rtol=1e-5)
 
 
+@pytest.mark.parametrize("variant", "abc")
+@pytest.mark.parametrize("n", [2, 5])
+def test_kendall_p_value_of_constants_is_undefined(variant, n):
+    assert [float(x) for x in f.kendall_rank_corrcoef(torch.ones(n), torch.arange(float(n)), variant, True)] == pytest.approx(
+        [np.nan] * 2, nan_ok=True
+    )
+
+
 def test_nan_has_no_rank():
     p, t = torch.tensor([1.0, float("nan"), 3.0]), torch.tensor([1.0, 2.0, 3.0])
     assert f.spearman_corrcoef(p, t).isnan()
@@ -328,3 +336,16 @@ def test_refused_batches():
         r.LogCoshError(num_outputs=3.5)
     with pytest.raises(ValueError, match="power"):
         r.TweedieDevianceScore(power=0.5)
+
+
+@pytest.mark.parametrize("device_form", [False, True])
+@pytest.mark.parametrize("cls", [r.R2Score, r.ExplainedVariance])
+def test_outputs_of_an_empty_batch(cls, device_form):
+    nothing = torch.zeros(0, 3), torch.zeros(0, 3)
+    assert streamed(cls(multioutput="raw_values"), *nothing, device_form=device_form).shape == (3,)
+    metric = cls(multioutput="raw_values")
+    p, t = pairs(9, columns=3)
+    want = streamed(cls(multioutput="raw_values"), p, t)
+    for batch in (nothing, (p, t), nothing):
+        metric.update(*(elsewhere(batch) if device_form else batch))
+    np.testing.assert_allclose(metric.compute(), want, rtol=1e-6)

@@ -236,7 +236,7 @@ def test_wrong_weights_say_what_was_expected():
     plain = c.BinaryAccuracy()
     for way in (plain.update, plain):
         with pytest.raises(
-            ValueError, match=r"BinaryAccuracy: update was given a weight, but counts have none. Make the metric with weighted=True"
+            ValueError, match=r"BinaryAccuracy: update was given a weight, but without weighted=True all samples count the same"
         ):
             way(torch.ones(2), torch.ones(2, dtype=torch.long), torch.ones(2))
     with pytest.raises(ValueError, match="weighted=True"):

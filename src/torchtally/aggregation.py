@@ -156,7 +156,7 @@ class CatMetric(BaseAggregator):
     """All elements in the order seen, in one vector or along the first dimension; memory grows with the data.
 
     `value` is a number or a tensor. NaN is treated as in `MeanMetric`; elements left out change the length, so tensors with NaN left out
-    are flattened. On a device NaN is left out when results are read; what `forward` returns keeps it.
+    are flattened, and all are where their shapes differ. On a device NaN is left out when results are read; what `forward` returns keeps it.
 
     >>> from torch import tensor
     >>> everything = CatMetric()
@@ -176,7 +176,10 @@ class CatMetric(BaseAggregator):
     def value(self, pieces: list[Tensor]) -> Tensor:
         if not pieces:
             return torch.zeros(0, device=self.device)
-        runs = [list(run) for _, run in groupby(map(torch.atleast_1d, pieces), key=lambda x: x.device)]
+        pieces = [torch.atleast_1d(x) for x in pieces]
+        if len({x.shape[1:] for x in pieces if x.shape != (0,)}) > 1:  # as when NaN left out flattened some of them
+            pieces = [x.flatten() for x in pieces]
+        runs = [list(run) for _, run in groupby(pieces, key=lambda x: x.device)]
         return torch.cat([torch.cat(run).to(self.device) for run in runs])  # host numbers move to the device only now, many at a time
 
     def _finish(self, value: Tensor) -> Tensor:

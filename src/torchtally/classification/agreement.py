@@ -10,8 +10,8 @@ from torch import Tensor
 from ..statistics.class_counts import ClassCounts, Counts, Labels
 from ..statistics.confusion import Confusion
 from ..statistics.decisions import Decisions, LabelCounts
+from ..weighing import Weighable
 from .options import ClassificationTask, checked
-from .weighing import Weighable
 
 
 class AgreementFormula(Weighable):

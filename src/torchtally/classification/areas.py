@@ -18,14 +18,14 @@ class AreaFormula(CurveFormula):
     def area(self, curve: Curve) -> Tensor:
         raise NotImplementedError
 
-    def value(self, curves: AnyCurves) -> Tensor:
+    def value(self, curves: AnyCurves) -> Any:
         if self.columns is None:
             return self.area(curves.each)[0]
         if self.average == "micro":
             return self.area(curves.joined)[0]
         areas = self.area(curves.each)
         if self.average in ("none", None):
-            return areas
+            return self.named(areas)
         weight = areas.isnan().logical_not().double()
         if self.average == "weighted":
             weight = weight * curves.each.positives

@@ -8,26 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..statistic import Statistic
 from ..statistics.class_counts import Counts, Labels
 from ..statistics.confusion import Confusion
 from ..statistics.decisions import Decisions, LabelCounts
+from .naming import Named
 from .options import ClassificationTask, checked
-from .weighing import Weighable
 
 
-class ConfusionFormula(Weighable):
+class ConfusionFormula(Named):
     """Predictions against targets."""
 
     is_differentiable = False
-    keywords = ("weighted", "labels")
     normalize: str | None
-    labels: tuple[str, ...] | None
-
-    def __init__(self, *statistics: Statistic, labels: Sequence[str] | None = None, **kwargs: Any) -> None:
-        checked(self, labels=labels)
-        super().__init__(*statistics, **kwargs)
-        self.__dict__["labels"] = None if labels is None else tuple(labels)
 
     def shown(self, matrix: Tensor) -> Tensor:
         """Counts, or their shares: of each true class ("true"), of each predicted class ("pred"), or of all. Of nothing, the share is 0."""

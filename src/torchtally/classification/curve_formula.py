@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..formula import Formula, feeds
 from ..pending import Unfinished
 from ..statistic import Statistic, host_visible
 from ..statistics import auto_curves
@@ -18,6 +17,7 @@ from ..statistics.auto_curves import AutoSamples, RoundedCurves
 from ..statistics.curves import Curve, Curves, ScoreSamples
 from ..statistics.score_histogram import BinnedCurves, ScoreHistogram
 from ..statistics.scores import Scores, constant
+from .naming import Named
 from .options import checked
 
 Thresholds = int | list[float] | Tensor | str | None
@@ -43,7 +43,7 @@ def _values(name: str, thresholds: Thresholds) -> tuple[float, ...] | None:
     )
 
 
-class CurveFormula(Formula):
+class CurveFormula(Named):
     """A number or a curve from scores and yes/no targets, exact or binned by `thresholds`."""
 
     higher_is_better: bool | None = True
@@ -58,6 +58,8 @@ class CurveFormula(Formula):
 
     def _start(self, thresholds: Thresholds, exclusive: bool, validate_args: bool, **kwargs: Any) -> None:
         values = _values(type(self).__name__, thresholds)
+        if isinstance(thresholds, str) and kwargs.get("weighted"):
+            raise ValueError(f"{type(self).__name__}: thresholds is 'auto' but samples are weighted; expected None, a number or a list.")
         options = {n: self.__dict__[given] for n, given in (("ignore", "ignore_index"), ("logits", "from_logits"))}
         options |= {"labels": self.columns, "exclusive": exclusive}
         scores = Scores(**options, probabilities=values is not None, normalize=self.normalization is not None)
@@ -70,10 +72,6 @@ class CurveFormula(Formula):
         if values is not None and tuple(sorted(values)) != values:
             place = {t: i for i, t in enumerate(sorted(values))}
             self.__dict__["_rank"] = tuple(float(place[t]) for t in values)
-
-    @feeds
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        self._add(preds, target)
 
     @property
     def exact(self) -> bool:

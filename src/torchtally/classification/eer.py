@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from .curve_formula import AnyCurves, BinaryCurve, CurveFormula, MulticlassCurve, MultilabelCurve, Points
@@ -14,13 +16,13 @@ class EERFormula(CurveFormula):
 
     higher_is_better = None
 
-    def value(self, curves: AnyCurves) -> Tensor:
+    def value(self, curves: AnyCurves) -> Any:
         points = self.points(curves, curves.joined if self.average == "micro" else curves.each)
         if self.average == "macro":
             mean = averaged_roc(points, self.exact)
             return equal_error(mean.x, mean.y, mean.x + mean.y - 1)[0]
         rates = self._rates(points.from_nothing() if self.exact else points)
-        return rates[0] if self.columns is None or self.average == "micro" else rates
+        return rates[0] if self.columns is None or self.average == "micro" else self.named(rates)
 
     def _rates(self, points: Points) -> Tensor:
         positives, negatives = points.curve.positives[:, None], points.curve.negatives[:, None]

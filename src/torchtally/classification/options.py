@@ -69,7 +69,7 @@ def _problem(option: str, x: Any, options: dict[str, Any], metric: Metric) -> st
         return None if x in ("linear", "quadratic", "none", None) else "'linear', 'quadratic', 'none' or None"
     if option in ("n_bins", "num_groups"):
         return None if _whole(x) and x >= 1 else "an integer of at least 1"
-    if option in ("squared", "weighted"):
+    if option == "squared":
         return None if isinstance(x, bool) else "True or False"
     if option in _CHOICES:
         return None if x in _CHOICES[option] else ", ".join(map(repr, _CHOICES[option][:-1])) + f" or {_CHOICES[option][-1]!r}"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..metric import Metric
+    from .naming import Named
 
-    Drawn = Metric
+    Drawn = Named
 else:
     Drawn = object
 
@@ -30,7 +30,15 @@ class ROCPlot(Drawn):
 
         found = self.compute() if curve is None else curve
         threshold = threshold if _has_thresholds(self) else None
-        return plot_roc(found, score, ax, labels=labels, threshold=threshold, name=f"{spaced(type(self).__name__)} curve", noun=_noun(self))
+        return plot_roc(
+            found,
+            score,
+            ax,
+            labels=self.labels if labels is None else labels,
+            threshold=threshold,
+            name=f"{spaced(type(self).__name__)} curve",
+            noun=_noun(self),
+        )
 
 
 class PrecisionRecallPlot(Drawn):
@@ -51,7 +59,13 @@ class PrecisionRecallPlot(Drawn):
         found = self.compute() if curve is None else curve
         threshold = threshold if _has_thresholds(self) else None
         return plot_precision_recall(
-            found, score, ax, labels=labels, threshold=threshold, name=spaced(type(self).__name__), noun=_noun(self)
+            found,
+            score,
+            ax,
+            labels=self.labels if labels is None else labels,
+            threshold=threshold,
+            name=spaced(type(self).__name__),
+            noun=_noun(self),
         )
 
 
@@ -66,9 +80,9 @@ class OperatingPointPlot(Drawn):
         found = self.compute() if val is None else val
         scale = scale_of(self, found[0])
         if isinstance(found, list):
-            return plot_values([rate for rate, _ in found], ax, labels=labels, scale=scale)
+            return plot_values([rate for rate, _ in found], ax, labels=self.labels if labels is None else labels, scale=scale)
         rate, threshold = found
-        return plot_operating_point(rate, threshold, ax, labels=labels, scale=scale)
+        return plot_operating_point(rate, threshold, ax, labels=self.labels if labels is None else labels, scale=scale)
 
 
 def _has_thresholds(metric: Any) -> bool:

@@ -14,8 +14,8 @@ from ..statistic import Statistic
 from ..statistics.class_counts import ClassCounts, Counts, Hits, Labels
 from ..statistics.decisions import Decisions, LabelCounts
 from .intervals import METHODS, interval
+from .naming import Named
 from .options import ClassificationTask, checked
-from .weighing import Weighable
 
 ABSENT = ("skip", "keep", "zero", "nan")
 """What a class that never occurs is in an average: left out, scored as any other (0/0 is `zero_division`), 0, or NaN, and so is the mean."""
@@ -58,7 +58,7 @@ def averaged(
     return mean.masked_fill((gone if counts.averaged is None else gone & counts.averaged).any(-1), nan)
 
 
-class RateMetric(Weighable):
+class RateMetric(Named):
     """A rate of counts: `rate` per class, averaged as asked."""
 
     higher_is_better: bool | None = True
@@ -70,20 +70,17 @@ class RateMetric(Weighable):
     average: str | None
     zero_division: float
     absent: str
-    labels: tuple[str, ...] | None
     usual_absent = "keep"
     absent_is_undefined = True
     needs_classes = False
     proportion = True
     """Whether it is a share of independent decisions, of which a confidence interval is known."""
 
-    def __init__(self, *statistics: Statistic, absent: str | None = None, labels: Sequence[str] | None = None, **kwargs: Any) -> None:
+    def __init__(self, *statistics: Statistic, absent: str | None = None, **kwargs: Any) -> None:
         if absent is not None:
             self._check_absent(absent)
-        checked(self, labels=labels)
         super().__init__(*statistics, **kwargs)
-        named = None if labels is None else tuple(labels)
-        self.__dict__.update(absent=absent or self.usual_absent, labels=named, spread=named is not None)
+        self.__dict__["absent"] = absent or self.usual_absent
 
     def _check_absent(self, absent: str) -> None:
         checked(self, absent=absent)
@@ -91,12 +88,6 @@ class RateMetric(Weighable):
         if average in ("no", "micro"):
             kind = "of yes and no alone" if average == "no" else "over all classes together, average='micro'"
             raise ValueError(f"{type(self).__name__}: absent is {absent!r}, but the value is {kind}. Leave it out.")
-
-    def named(self, value: Tensor, dim: int = -1) -> Any:
-        """The value of each class by its name, where names were given."""
-        if self.labels is None or self.average not in ("none", None):
-            return value
-        return dict(zip(self.labels, value.unbind(dim)))
 
     @property
     def undefined(self) -> float:

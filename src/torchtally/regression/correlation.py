@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import nan
 from typing import Any
 
 import torch
@@ -125,7 +126,7 @@ class KendallRankCorrCoef(RankMetric):
         coefficient = self.stacked(ranked, [self._coefficient(c).clamp(-1.0, 1.0) for c in counts])
         if not self.t_test:
             return coefficient
-        return coefficient, self.stacked(ranked, [self._chance(c) for c in counts])
+        return coefficient, self.stacked(ranked, [self._chance(c) for c in counts]).masked_fill(coefficient.isnan(), nan)
 
     def _coefficient(self, c: KendallCounts) -> Tensor:
         if self.variant == "a":

@@ -9,6 +9,7 @@ from torch import Tensor
 from ..formula import Formula, feeds
 from ..statistics.moments import Moments, PairMoments, Single, TargetRange
 from ..statistics.pairs import ErrorSums
+from ..weighing import Weighable
 from .options import choice_of, count_of, flag_of
 
 EPSILON = 1.17e-06
@@ -27,7 +28,11 @@ class PairMetric(Formula):
         self._add(preds, target)
 
 
-class MeanSquaredError(PairMetric):
+class MeanError(Weighable, PairMetric):
+    """A mean over pairs, in which samples have weights with `weighted=True`: see `Weighable`."""
+
+
+class MeanSquaredError(MeanError):
     """Mean of the squared differences; its root with `squared=False`. 0 is best; NaN without data.
 
     `preds` and `target` have any one shape, or `(N, num_outputs)` for a value per column.
@@ -39,15 +44,17 @@ class MeanSquaredError(PairMetric):
 
     def __init__(self, squared: bool = True, num_outputs: int = 1, **kwargs: Any) -> None:
         name = type(self).__name__
-        super().__init__(PairMoments(count_of(name, "num_outputs", num_outputs)), **kwargs)
+        count_of(name, "num_outputs", num_outputs)
+        weighted = kwargs.get("weighted", False)
+        super().__init__(ErrorSums("squared", outputs=num_outputs) if weighted else PairMoments(num_outputs), **kwargs)
         self.squared, self.num_outputs = flag_of(name, "squared", squared), num_outputs
 
-    def value(self, m: Moments) -> Tensor:
-        mean: Tensor = m.squared_error / m.count
+    def value(self, m: Any) -> Tensor:
+        mean: Tensor = (m.total if self.weighted else m.squared_error) / m.count
         return mean if self.squared else mean.sqrt()
 
 
-class MeanAbsoluteError(PairMetric):
+class MeanAbsoluteError(MeanError):
     """Mean of the absolute differences. 0 is best; NaN without data.
 
     `preds` and `target` have any one shape, or `(N, num_outputs)` for a value per column.
@@ -66,7 +73,7 @@ class MeanAbsoluteError(PairMetric):
         return sums.total / sums.count
 
 
-class MeanAbsolutePercentageError(PairMetric):
+class MeanAbsolutePercentageError(MeanError):
     """Mean of the absolute differences as fractions of the targets' size (at least 1.17e-6). 0 is best, 1 is one hundred percent.
 
     `preds` and `target` have any one shape.
@@ -83,7 +90,7 @@ class MeanAbsolutePercentageError(PairMetric):
         return sums.total / sums.count
 
 
-class SymmetricMeanAbsolutePercentageError(PairMetric):
+class SymmetricMeanAbsolutePercentageError(MeanError):
     """Mean of twice the absolute difference over the sum of both sizes (at least 1.17e-6). From 0, the best, to 2.
 
     `preds` and `target` have any one shape.
@@ -102,7 +109,7 @@ class SymmetricMeanAbsolutePercentageError(PairMetric):
         return sums.total / sums.count
 
 
-class WeightedMeanAbsolutePercentageError(PairMetric):
+class WeightedMeanAbsolutePercentageError(MeanError):
     """Sum of the absolute differences over the sum of the targets' sizes (at least 1.17e-6). 0 is best, and the value without data.
 
     `preds` and `target` have any one shape.
@@ -119,7 +126,7 @@ class WeightedMeanAbsolutePercentageError(PairMetric):
         return errors.total / targets.total.clamp(min=EPSILON)
 
 
-class MeanSquaredLogError(PairMetric):
+class MeanSquaredLogError(MeanError):
     """Mean of the squared differences of log(1 + x): errors of ratios rather than of amounts. 0 is best.
 
     `preds` and `target` have any one shape and values above -1; a value below gives NaN.

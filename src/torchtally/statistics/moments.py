@@ -187,14 +187,14 @@ class WideMoments(Statistic):
 
     def update(self, slots: Slots, *normal: Any) -> None:
         shape = normal[0].preds.shape if len(normal) == 1 else normal[0].shape
-        if not shape[0]:
-            return
         rows, outputs = slots.rows, shape[1]
         device = None if len(normal) == 1 else normal[0].device
         table = torch.zeros(ROWS, outputs, dtype=torch.float64, device=device)
         if rows and rows[-1].shape[1] == ROWS * outputs:
             table = rows.pop().view(ROWS, outputs).clone()
-        if len(normal) == 1:
+        if not shape[0]:
+            pass  # all that is known is how many outputs there are
+        elif len(normal) == 1:
             with np.errstate(all="ignore"):
                 _table_on_host(table.numpy(), normal[0])
         else:

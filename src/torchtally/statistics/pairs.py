@@ -176,6 +176,7 @@ def _deviance(p: Tensor, t: Tensor, power: float) -> Tensor:
 
 ERRORS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
     "absolute": lambda p, t, _: (p - t).abs(),
+    "squared": lambda p, t, _: (p - t).square(),
     "target": lambda p, t, _: t.abs(),
     "power": lambda p, t, exponent: (p - t).abs().pow(exponent),
     "percentage": _percentage,
@@ -211,8 +212,9 @@ class ErrorSums(Statistic):
         if len(normal) == 1:
             (pairs,) = normal
             total, count = slots.total.numpy(), slots.count.numpy()
-            for p, t, e in pairs.blocks():
-                total += self._on_host(p, t, e)
+            with np.errstate(all="ignore"):
+                for p, t, e in pairs.blocks():
+                    total += self._on_host(p, t, e)
             count += len(pairs)
             return
         preds, target = normal[:2]

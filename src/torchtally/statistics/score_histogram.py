@@ -94,10 +94,14 @@ class ScoreHistogram(Statistic):
         if host_visible(scores, mark, slots.counts) and self._size < 1 << 31:
             self._count(slots.counts.numpy(), scores.numpy(), mark.numpy())
             return
+        count_on_device(slots.counts, self.bins_of(scores, mark))
+
+    def bins_of(self, scores: Tensor, mark: Tensor) -> Tensor:
+        """The bin of each score and mark, in one row."""
         columns, bins = scores.shape[1], self._bins
         row = torch.bucketize(scores.double().contiguous(), constant(self.thresholds, scores.device), right=True)
         row = row + mark.long() * (columns * bins) + torch.arange(columns, device=row.device) * bins
-        count_on_device(slots.counts, row.where(mark.ge(0), self._size).reshape(-1))
+        return row.where(mark.ge(0), self._size).reshape(-1)
 
     def _count(self, counts: np.ndarray, scores: np.ndarray, mark: np.ndarray) -> None:
         cells, columns = cells_of(self.thresholds), scores.shape[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import inf, nan
 from typing import Any
 
@@ -13,12 +13,12 @@ from torch import Tensor
 
 from ..faults import Fault, FaultError, note
 from ..kernels import add_on_device, add_on_host
-from ..statistic import Input, Piece, Slot, Slots, Statistic
+from ..statistic import Piece, Slot, Slots
 from .class_counts import ClassCounts, Counts, Hits, Labels
 from .confusion import Confusion
 from .decisions import Decisions, LabelCounts, joined
 
-_FAULTS = {"bad_weight": Slot(), "first_bad_weight": Slot(combine="min")}
+FAULTS = {"bad_weight": Slot(), "first_bad_weight": Slot(combine="min")}
 
 
 class WeightedCounts(Counts):
@@ -49,7 +49,7 @@ def others(x: Tensor) -> Tensor:
 
 
 # ---- inputs
-def _like(weight: Any, target: Tensor) -> Tensor:
+def like(weight: Any, target: Tensor) -> Tensor:
     """Weights in the shape of the target; 1 where none are given."""
     if weight is None:
         return target.new_ones(target.shape, dtype=torch.float64)
@@ -68,7 +68,7 @@ def _usable(weight: Any) -> Any:
     return (weight >= 0) & (weight < inf)
 
 
-def _on_host(strict: bool, weight: np.ndarray, live: np.ndarray | None) -> np.ndarray:
+def of_host(strict: bool, weight: np.ndarray, live: np.ndarray | None) -> np.ndarray:
     """Weights in memory of their own, checked where elements are live (None: all) and 0 where they are not."""
     array = np.array(weight)
     usable = _usable(array)
@@ -83,14 +83,14 @@ def _on_host(strict: bool, weight: np.ndarray, live: np.ndarray | None) -> np.nd
     return array
 
 
-def _on_device(slots: Slots, weight: Tensor, live: Tensor, rows: int, first: Any) -> Tensor:
+def of_device(slots: Slots, weight: Tensor, live: Tensor, rows: int, first: Any) -> Tensor:
     """Weights in float64, 0 where elements are not live or the weight is impossible, which is noted: of `rows` updates."""
     usable = _usable(weight)
     note(slots, (live & ~usable).reshape(rows, -1), first, "bad_weight")
     return weight.double().where(live & usable, 0.0)
 
 
-def _fault(slots: Slots) -> Fault:
+def fault_of(slots: Slots) -> Fault:
     problem = "impossible weights (expected finite numbers of at least 0)"
     return Fault(slots.bad_weight, slots.first_bad_weight, problem, "Give elements that do not count a weight of 0.")
 
@@ -100,19 +100,19 @@ class WeightedLabels(Labels):
     """Predicted and true classes, and the weight of each: float64, 0 on a device for what does not count."""
 
     def slots(self) -> dict[str, Slot]:
-        return {**super().slots(), **_FAULTS}
+        return {**super().slots(), **FAULTS}
 
     def faults(self, slots: Slots) -> list[Fault]:
-        return [*super().faults(slots), _fault(slots)]
+        return [*super().faults(slots), fault_of(slots)]
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         preds, target, weight = (*batch, None)[:3]
         key, piece = super().take(strict, preds, target)
-        weight = _like(weight, target).to(torch.float64)
+        weight = like(weight, target).to(torch.float64)
         if not isinstance(piece[0], np.ndarray):
             return key, (*piece, (weight.clone() if key is not None else weight).reshape(piece[1].shape))
         live = None if self.ignore is None else target.numpy() != self.ignore
-        array = _on_host(strict, weight.numpy(), live)
+        array = of_host(strict, weight.numpy(), live)
         return key, (*piece, array.reshape(-1) if live is None else array[live])
 
     def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
@@ -120,7 +120,7 @@ class WeightedLabels(Labels):
             return super().settle(slots, pieces, first)
         p, y = super().settle(slots, [piece[:-1] for piece in pieces], first)
         weight = self._together([piece[-1] for piece in pieces]).reshape(y.shape)
-        return p, y, _on_device(slots, weight, self.live(y), len(pieces), first)
+        return p, y, of_device(slots, weight, self.live(y), len(pieces), first)
 
 
 @dataclass(frozen=True)
@@ -128,17 +128,17 @@ class WeightedDecisions(Decisions):
     """Yes or no per label with weights: the normal form is the sums of the four cells `(4, L)`, or `(N, 4, L)` if `per_sample`."""
 
     def slots(self) -> dict[str, Slot]:
-        return {**super().slots(), **_FAULTS}
+        return {**super().slots(), **FAULTS}
 
     def faults(self, slots: Slots) -> list[Fault]:
-        return [*super().faults(slots), _fault(slots)]
+        return [*super().faults(slots), fault_of(slots)]
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         preds, target, weight = (*batch, None)[:3]
         key, piece = super().take(strict, preds, target)
-        weight = _like(weight, target).to(torch.float64)
+        weight = like(weight, target).to(torch.float64)
         if isinstance(piece[0], np.ndarray):
-            return key, (*piece, _on_host(strict, self._array(weight), piece[2]))
+            return key, (*piece, of_host(strict, self._array(weight), piece[2]))
         return key, (*piece, self._rows(weight.clone() if key is not None else weight))
 
     def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
@@ -148,7 +148,7 @@ class WeightedDecisions(Decisions):
             weight = joined(tuple(piece[-1] for piece in pieces))
             return (np.stack([(weight * cell).sum(axis) for cell in _cells(yes, true)], -2),)
         weight = pieces[0][-1] if len(pieces) == 1 else torch.cat([piece[-1] for piece in pieces])
-        weight = _on_device(slots, weight, live, len(pieces), first)
+        weight = of_device(slots, weight, live, len(pieces), first)
         axes = (1,) if self.per_sample else (0, 1)
         return (torch.stack([(weight * cell).sum(axes) for cell in _cells(yes, true)], -2),)
 
@@ -274,19 +274,3 @@ def _rows(slots: Slots, *shape: int) -> Tensor:
     """All samples in one tensor."""
     none = torch.zeros(0, *shape, dtype=torch.float64, device=slots.rows[0].device if slots.rows else None)
     return torch.cat([*slots.rows, none])
-
-
-_WEIGHTED: dict[type, Any] = {
-    Labels: WeightedLabels,
-    Decisions: WeightedDecisions,
-    Hits: WeightedHits,
-    ClassCounts: WeightedClassCounts,
-    LabelCounts: WeightedLabelCounts,
-    Confusion: WeightedConfusion,
-}
-
-
-def weighted(part: Any) -> Any:
-    """The same statistic of weighted elements."""
-    made = {f.name: getattr(part, f.name) for f in fields(part)}
-    return _WEIGHTED[type(part)](**{name: weighted(x) if isinstance(x, Input | Statistic) else x for name, x in made.items()})

@@ -1,4 +1,4 @@
-"""Metrics of classes that take sample weights where they are made to."""
+"""Metrics that take sample weights where they are made to."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import Any
 
 from torch import Tensor
 
-from ..formula import Formula, feeds
-from ..statistic import Statistic
-from ..statistics.weights import weighted as of_weights
-from .options import checked
+from .formula import Formula, feeds
+from .statistic import Statistic
+from .statistics.weighing import weighted as of_weights
 
 
 class Weighable(Formula):
-    """A metric over counts, or with `weighted=True` over sums of sample weights, as scikit-learn's `sample_weight`.
+    """A metric over counts or means, or with `weighted=True` over sums of sample weights, as scikit-learn's `sample_weight`.
 
     `weight` is `(N,)` or shaped as `target`: finite numbers of at least 0; without it, each element weighs 1. Impossible weights are a
     FaultError; those of ignored elements do not matter. Whether there are weights is said once and not by a batch, since sums take
@@ -28,7 +27,9 @@ class Weighable(Formula):
     _untaken: tuple[str, ...] = ("weight",)
 
     def __init__(self, *statistics: Statistic, weighted: bool = False, **kwargs: Any) -> None:
-        checked(self, weighted=weighted)
+        if not isinstance(weighted, bool):
+            raise ValueError(f"{type(self).__name__}: weighted is {weighted!r}; expected True or False.")
+        self.__dict__["weighted"] = weighted
         if weighted:
             statistics = tuple(map(of_weights, statistics))
             self.__dict__.update(entries=(*self.entries, "weight"), _untaken=())
@@ -45,7 +46,9 @@ class Weighable(Formula):
 
     def _unasked(self) -> ValueError:
         name = type(self).__name__
-        return ValueError(f"{name}: update was given a weight, but counts have none. Make the metric with weighted=True.")
+        return ValueError(
+            f"{name}: update was given a weight, but without weighted=True all samples count the same. Make the metric with it."
+        )
 
     def _batch_of(self, positional: Sequence[Any], given: dict[str, Any]) -> tuple[Any, ...]:
         if not self.weighted and (len(positional) > 2 or given.get("weight") is not None):

@@ -1,0 +1,128 @@
+"""Curves of scores in which samples have weights."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..faults import Fault
+from ..kernels import add_on_device
+from ..statistic import Piece, Slot, Slots
+from .curves import Curve, Curves, ScoreSamples
+from .score_histogram import ScoreHistogram
+from .scores import Scores
+from .weights import FAULTS, fault_of, like, of_device, of_host
+
+
+@dataclass(frozen=True)
+class WeightedScores(Scores):
+    """Scores, marks and weights: float64, one a row, or one for each label of a row."""
+
+    def slots(self) -> dict[str, Slot]:
+        return {**super().slots(), **FAULTS}
+
+    def faults(self, slots: Slots) -> list[Fault]:
+        return [*super().faults(slots), fault_of(slots)]
+
+    @property
+    def weights(self) -> int:
+        """How many a row has."""
+        return 1 if self.exclusive else self.columns
+
+    def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
+        preds, target, weight = (*batch, None)[:3]
+        key, piece = super().take(strict, preds, target)
+        weight = like(weight, target).to(torch.float64)
+        if isinstance(piece[0], np.ndarray):
+            rows = self._rows(weight, self.weights > 1 or (self.labels == 1 and not self.exclusive))
+            return key, (*piece, of_host(strict, rows.numpy(), piece[1][:, : self.weights] >= 0))
+        return key, (*piece, weight.clone() if key is not None else weight)
+
+    def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
+        if isinstance(pieces[0][0], np.ndarray):
+            weight = torch.from_numpy(np.concatenate([piece[-1] for piece in pieces]))
+            return (*super().settle(slots, [piece[:-1] for piece in pieces], first), weight)
+        scores, mark = super().settle(slots, [piece[:-1] for piece in pieces], first)
+        stacked = torch.stack([piece[-1] for piece in pieces])
+        weight = self._rows(stacked, self.labels is not None and not self.exclusive, 1).reshape(-1, self.weights)
+        return scores, mark, of_device(slots, weight, mark[:, : self.weights].ge(0), len(pieces), first)
+
+
+def ranked(scores: Tensor, mark: Tensor, weight: Tensor) -> Curve:
+    """The exact curve of each column of `(N, K)` scores: one sort; ties are one point."""
+    if not scores.numel():
+        nothing = torch.zeros(scores.shape[1], 0, dtype=torch.float64, device=scores.device)
+        return Curve(nothing, nothing, nothing)
+    live = mark.ge(0)
+    least = scores.where(live, inf).amin(0)
+    ordered, order = scores.where(live, least).t().sort(1, descending=True)  # what is not counted is tied with the last
+    end = torch.ones_like(ordered, dtype=torch.bool)
+    torch.ne(ordered[:, 1:], ordered[:, :-1], out=end[:, :-1])
+    tp, fp = (
+        weight.where(mark.eq(kind), 0.0).t().gather(1, order).cumsum(1).where(end, inf).flip(1).cummin(1).values.flip(1) for kind in (1, 0)
+    )
+    return Curve(tp, fp, ordered, end & live.any(0)[:, None])
+
+
+class WeightedCurves(Curves):
+    """Curves whose positives are sums of weights."""
+
+    def __init__(self, scores: Tensor, mark: Tensor, weight: Tensor, kind: Scores) -> None:
+        super().__init__(scores, mark, kind)
+        self._weight = weight.expand(mark.shape)
+
+    @cached_property
+    def each(self) -> Curve:
+        return ranked(self._rankable, self._mark, self._weight)
+
+    @cached_property
+    def joined(self) -> Curve:
+        return ranked(self._rankable.reshape(-1, 1), self._mark.reshape(-1, 1), self._weight.reshape(-1, 1))
+
+
+@dataclass(frozen=True)
+class WeightedScoreSamples(ScoreSamples):
+    """Every score with its target and weight."""
+
+    def slots(self) -> dict[str, Slot]:
+        return {**super().slots(), "weight": Slot((self._weights,), torch.float64, "cat")}
+
+    @property
+    def _weights(self) -> int:
+        return 1 if self.input.exclusive else self.input.columns
+
+    def update(self, slots: Slots, *normal: Any) -> None:
+        super().update(slots, *normal)
+        slots.weight.append(normal[2])
+
+    def totals(self, slots: Slots) -> Curves:
+        if not slots.score:
+            empty = torch.zeros(0, self.input.columns)
+            return WeightedCurves(empty, empty.to(torch.int8), empty.double(), self.input)
+        for samples in (slots.score, slots.mark, slots.weight):
+            samples[:] = [torch.cat(samples)] if len(samples) > 1 else samples
+        known = slots.__dict__.get("derived")  # what another reader of the same slots has sorted
+        if known is None or known[0] is not slots.score[0]:
+            curves = WeightedCurves(slots.score[0], slots.mark[0], slots.weight[0], self.input)
+            known = slots.__dict__["derived"] = slots.score[0], curves
+        found: Curves = known[1]
+        return found
+
+
+@dataclass(frozen=True)
+class WeightedScoreHistogram(ScoreHistogram):
+    """The weight of the scores of each target that lie between ascending thresholds."""
+
+    def slots(self) -> dict[str, Slot]:
+        return {"counts": Slot((self._size + 1,), torch.float64)}
+
+    def update(self, slots: Slots, *normal: Any) -> None:
+        scores, mark, weight = normal
+        add_on_device(slots.counts, self.bins_of(scores, mark), weight.expand(mark.shape).reshape(-1))
