@@ -31,6 +31,7 @@ from torchtally.classification.options import ClassificationTask  # noqa: E402
 from torchtally.commands.list import families, first_line  # noqa: E402
 from torchtally.formula import Formula  # noqa: E402
 from torchtally.metric import Metric  # noqa: E402
+from torchtally.weighing import Weighable  # noqa: E402
 
 _FORMULAS = ("rate", "area", "score", "value", "compute")
 _LONGEST_FORMULA = 32  # lines of code that still read as a formula
@@ -230,6 +231,8 @@ def class_text(cls: type[Metric], page: Page) -> list[str]:
     facts = [f"Range: {reach}."] if (reach := range_of(cls)) else []
     if getattr(cls, "is_differentiable", False):
         facts.append("Gradients flow through the value of `forward` and of the function.")
+    if issubclass(cls, Weighable):
+        facts.append(f"Also takes, by name, {', '.join(f'`{n}`' for n in cls.keywords)}: [options that many metrics share](../options.md).")
     if cls.__name__ in _FUNCTIONS:
         function = _FUNCTIONS[cls.__name__]
         facts.append(f"As a function: `torchtally.functional.{function}{plain(getattr(torchtally.functional, function))}`.")

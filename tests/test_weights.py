@@ -16,6 +16,7 @@ import torchtally as tt
 from torchtally import classification as c
 from torchtally import functional as f
 from torchtally.faults import FaultError
+from torchtally.stalls import pretend_cuda
 
 WAYS = {"host": tuple, "device": elsewhere}
 ways = pytest.mark.parametrize("way", WAYS)
@@ -254,6 +255,40 @@ def test_valid_rows_take_their_weights_along():
     metric.reset()
     metric.update(preds, target, weight=weight, valid=40)
     close(metric.compute(), sk.accuracy_score(target[:40], preds[:40].argmax(1), sample_weight=weight[:40]))
+
+
+def test_a_mask_that_only_a_device_knows_chooses_weights_too():
+    preds, target, weight = multiclass()
+    mask = torch.rand(90) < 0.5
+    want = sk.recall_score(target[mask], preds[mask].argmax(1), average="macro", sample_weight=weight[mask])
+    with pretend_cuda():
+        tally = tt.MetricCollection([c.MulticlassRecall(4, weighted=True), c.MulticlassAUROC(4, weighted=True)]).to("cuda")
+        tally.update(preds.cuda(), target.cuda(), weight.cuda(), valid=mask.cuda())
+        np.testing.assert_allclose(tally.fetch().result()["MulticlassRecall"], want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["Recall", "ConfusionMatrix", "Accuracy", "AUROC"])
+def test_states_of_counts_and_of_weights_are_not_taken_for_each_other(name):
+    preds, target, weight = multiclass()
+    options = {"average": "micro"} if name == "Accuracy" else {}
+    made = [getattr(c, f"Multiclass{name}")(4, **options, weighted=weighted) for weighted in (False, True)]
+    made[0].update(preds, target)
+    made[1].update(preds, target, weight)
+    values = [m.compute() for m in made]
+    for mine, theirs in (made, made[::-1]):
+        with pytest.raises(RuntimeError, match="state_dict"):
+            mine.load_state_dict(theirs.state_dict())
+        with pytest.raises(RuntimeError, match="state_dict"):
+            tt.MetricCollection({"m": mine.clone()}).load_state_dict(tt.MetricCollection({"m": theirs.clone()}).state_dict())
+        with pytest.raises(ValueError, match=r"merge_state: state.* Was it saved with|merge_state: states .* are missing"):
+            mine.merge_state(theirs.state_dict())
+        with pytest.raises(ValueError, match="expected a metric over the same statistics"):
+            mine.merge_state(theirs)
+    for m, before in zip(made, values):
+        assert torch.equal(m.compute(), before)
+        copy = m.clone()
+        copy.merge_state(m.state_dict())
+        assert copy.update_count == 2
 
 
 def test_in_a_collection_weights_are_an_entry():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+import pickle
 import tempfile
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -86,6 +87,13 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     return state
 
 
+def _reason(error: Exception) -> str:
+    """Why a file was not read, without torch's advice to trust it."""
+    if isinstance(error, pickle.UnpicklingError):
+        return "it holds other things than tensors and plain values"
+    return str(error).partition("\n")[0].partition(". ")[0].rstrip(".") or "it ends too early"
+
+
 def read(path: str | os.PathLike[str]) -> Saved:
     """All that is in a file. Nothing but tensors and plain values is read from it."""
     path = Path(path)
@@ -94,8 +102,7 @@ def read(path: str | os.PathLike[str]) -> Saved:
     except OSError as error:
         raise TallyError(f"{path} cannot be read: {error.strerror or error}.") from error
     except Exception as error:  # a damaged file fails in many ways
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise TallyError(f"{path} is damaged or is no file of torchtally.save or torch.save: {reason}") from error
+        raise TallyError(f"{path} is damaged or is no file of torchtally.save or torch.save: {_reason(error)}.") from error
     if not isinstance(content, Mapping):
         raise TallyError(
             f"{path} holds a {type(content).__name__}; expected what torchtally.save or torch.save(metrics.state_dict(), …) writes."

@@ -17,11 +17,12 @@ from . import distributed
 from .apart import Call, Forwarded, mergeable, update_all
 from .faults import Fault
 from .fetching import UnderWay, over_ranks
-from .formula import Formula, check_all, named, wants_grad
+from .formula import Formula, check_all, wants_grad
 from .guard import Guard, guarded
 from .ledger import Ledger, LooseLedger
 from .metric import Metric, _opened, _saving, _valid_part, required_of, saving_all, taken_by
 from .pending import Pending
+from .refusal import refused
 from .statistic import host_visible, in_functorch, map_tensors, may_wait
 from .statistics.averages import Average, ScalarRows, add_scalars, read_scalars
 from .together import Read, Together, peers_of
@@ -260,7 +261,9 @@ class MetricCollection(nn.Module):
                 if rest:
                     taken += self._take_rest(ledger, group, scalars, rest, columns)
         except Exception as error:
-            raise named(error, self._names_of(j if j >= 0 else self._refused(group, scalars))) from error.__cause__
+            if j < 0:
+                j, batch = self._refused(group, scalars)
+            raise refused(error, self._names_of(j), self.ledger.inputs[j][1], batch) from error.__cause__
         done = apart([(m, [values[p] for p in places], {n: values[p] for n, p in given.items()}) for m, places, given in plan.apart])
         for j, key, piece in taken:
             if j < 0:
@@ -272,13 +275,13 @@ class MetricCollection(nn.Module):
         ledger.tick()
         return done
 
-    def _refused(self, group: tuple[int, ...], scalars: list[Any]) -> int:
-        """The input of the first of some averages that was given NaN, or no number."""
+    def _refused(self, group: tuple[int, ...], scalars: list[Any]) -> tuple[int, list[Any]]:
+        """The input of the first of some averages that was given NaN, or no number, and what it was given."""
         for i, x in zip(group, scalars):
             number = isinstance(x, float | int) or (isinstance(x, Tensor) and host_visible(x))
             if not number or bool(torch.as_tensor(x).isnan().any()):
-                return self.ledger.input_of(i)
-        return self.ledger.input_of(group[0])
+                return self.ledger.input_of(i), [x]
+        return self.ledger.input_of(group[0]), scalars[:1]
 
     def _take_rest(self, ledger: Ledger, indices: tuple[int, ...], values: list[Any], rest: list[int], columns: ScalarRows) -> list[Any]:
         """Tensors among plain numbers: scalars of one dtype on a device stacked in one operator, the rest each by its input."""
@@ -706,7 +709,9 @@ class MetricCollection(nn.Module):
         for name, m in sharing.items():
             for n, (slots, slot) in m._named_slots(self.ledger).items():
                 x, mine = state_dict.get(f"{prefix}{name}.{n}"), getattr(slots, slot)
-                if isinstance(x, Tensor) and isinstance(mine, Tensor) and x.shape == mine.shape and (id(slots), slot) not in filled:
+                if not isinstance(x, Tensor) or not isinstance(mine, Tensor) or (id(slots), slot) in filled:
+                    continue
+                if x.shape == mine.shape and x.is_floating_point() == mine.is_floating_point():
                     filled.add((id(slots), slot))
                     mine.copy_(x)
                     self.ledger.reduced = None

@@ -18,6 +18,7 @@ from .guard import guarded
 from .ledger import Clock, Key, Ledger, LooseLedger
 from .metric import Metric, _opened, _saving, _seen, required_of, taken_by
 from .pending import Pending
+from .refusal import refused
 from .statistic import Slots, Statistic, loose, map_tensors
 from .together import Read, described, gathered_by, part_of_all
 from .valid import rows_of
@@ -107,7 +108,7 @@ class Formula(Metric):
                 ledger.accept(j, batch, "the metric")
                 taken.append(input_.take(strict, *batch))
         except Exception as error:
-            raise named(error, type(self).__name__) from error.__cause__
+            raise refused(error, type(self).__name__, self.entries, batch) from error.__cause__
         return taken
 
     def _write(self, taken: list[Any]) -> None:
@@ -360,6 +361,9 @@ class Formula(Metric):
             self._leave()
         if isinstance(other, dict):
             theirs = Ledger(self.needs(), self.ledger.device)
+            missing = [n for n in self._places(theirs) if n not in other]
+            if missing:
+                raise ValueError(f"{type(self).__name__}.merge_state: states {missing} are missing. Were they saved with other arguments?")
             self._fill(theirs, other, f"{type(self).__name__}.merge_state")
             self.ledger.absorb(theirs, int(other.get("updates", 1)))
             return
@@ -459,11 +463,18 @@ class Formula(Metric):
     def _fill(self, ledger: Ledger, states: dict[str, Any], name: str) -> None:
         """Overwrite slots of a ledger, all or none."""
         named = self._named_slots(ledger)
+        slots_of = {n: ledger.parts[part].slots()[slot] for n, (part, slot) in self._places(ledger).items()}
         for n, (slots, slot) in named.items():
             mine, theirs = getattr(slots, slot), states.get(n)
             if theirs is not None and isinstance(mine, Tensor) and (not isinstance(theirs, Tensor) or theirs.shape != mine.shape):
                 found = tuple(theirs.shape) if isinstance(theirs, Tensor) else type(theirs).__name__
                 raise ValueError(f"{name}: state {n!r} has shape {found}; expected {tuple(mine.shape)}. Was it saved with other arguments?")
+            kind = slots_of[n].dtype.is_floating_point
+            for x in [theirs] if isinstance(theirs, Tensor) else theirs or ():
+                if x.is_floating_point() != kind:
+                    raise ValueError(
+                        f"{name}: state {n!r} has dtype {x.dtype}; expected {slots_of[n].dtype}. Was it saved with another `weighted`?"
+                    )
         for n, (slots, slot) in named.items():
             mine, theirs = getattr(slots, slot), states.get(n)
             if theirs is None:
@@ -562,7 +573,7 @@ class Formula(Metric):
                     for name, number in statistic.drain(slots[i].host).items() if slots[i].host is not None else ():
                         setattr(slots[i], name, getattr(slots[i], name) + number)
         except Exception as error:
-            raise named(error, type(self).__name__) from error.__cause__
+            raise refused(error, type(self).__name__, self.entries, batch) from error.__cause__
         value = self._finish(self.value(*(s.totals(slots[i]) for i, s in enumerate(self.statistics))))
         if self.validate_args:
             faults = [f for j, (i, _) in enumerate(ledger.inputs) for f in i.faults(slots[len(ledger.keys) + j])]
@@ -579,14 +590,6 @@ def wants_grad(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 def _own(x: Tensor) -> Tensor:
     return x.detach().clone()
-
-
-def named(error: Exception, name: str) -> Exception:
-    """The same error with the metric's name before its message."""
-    if error.args and isinstance(error.args[0], str) and not getattr(error, "tally_named", False):
-        error.args = (f"{name}: {error.args[0]}", *error.args[1:])
-        error.tally_named = True  # type: ignore[attr-defined]  # so that a wrapper does not name it again
-    return error
 
 
 def check_all(faults: list[tuple[str, Fault]], values: Any) -> None:

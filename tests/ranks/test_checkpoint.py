@@ -153,10 +153,16 @@ def test_files_are_merged_and_shown_on_the_command_line(tmp_path, run):
     assert shown.returncode == 0
     assert "MulticlassRecall(num_classes=3)" in shown.stdout
     (tmp_path / "a.pt").write_bytes((tmp_path / "a.pt").read_bytes()[:900])
+    torch.save(torch.nn.Linear(1, 1), tmp_path / "module.pt")
     for arguments, text in (
         (("show", tmp_path / "a.pt"), "damaged"),
         (("show", tmp_path / "none.pt"), "cannot be read"),
         (("merge", tmp_path / "b.pt", "-o", tmp_path / "d.pt"), "at least two"),
+        (("merge", tmp_path / "b.pt", tmp_path / "b.pt", "-o", tmp_path / "d.pt"), "is given 2 times"),
+        (("merge", tmp_path / "b.pt", tmp_path / "c.pt", "-o", tmp_path / "b.pt"), "is one of the files to add up"),
+        (("merge", tmp_path / "b.pt", tmp_path / "c.pt", "-o", tmp_path), "cannot be written"),
+        (("merge", tmp_path / "b.pt", tmp_path / "c.pt", "-o", tmp_path / "none" / "d.pt"), "cannot be written"),
+        (("show", tmp_path / "module.pt"), "other things than tensors and plain values."),
     ):
         failed = run(*arguments)
         assert failed.returncode == 2

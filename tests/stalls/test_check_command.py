@@ -7,6 +7,8 @@ import textwrap
 import pytest
 
 from torchtally.commands import main
+from torchtally.errors import TallyError
+from torchtally.stalls.script import check_script
 
 pytest.importorskip("torchtally.stalls.sources.pretend")
 
@@ -75,7 +77,10 @@ def test_json_is_all_of_standard_output(check):
     assert code == 0
     assert "arguments []" in err and "end" not in err
     assert (report["tool"], report["source"], report["steps"]) == ("check", "train.py", 4)
-    assert [(s["site"]["line"], s["kind"], s["count"], s["per_step"]) for s in report["stalls"]] == [(7, "host_to_device", 4, 1.0), (12, "read", 2, 0.5)]
+    assert [(s["site"]["line"], s["kind"], s["count"], s["per_step"]) for s in report["stalls"]] == [
+        (7, "host_to_device", 4, 1.0),
+        (12, "read", 2, 0.5),
+    ]
 
 
 def test_json_goes_to_a_file_beside_the_text(check, tmp_path):
@@ -147,7 +152,10 @@ def test_a_syntax_error_is_the_scripts_own(check):
     assert "SyntaxError" in err and "x = = 1" in err and "script.py" not in err
 
 
-@pytest.mark.parametrize("ending, code, words", [("sys.exit()", 0, ""), ("sys.exit(0)", 0, ""), ("sys.exit(4)", 3, "exit status 4"), ("sys.exit('lost')", 3, "'lost'")])
+@pytest.mark.parametrize(
+    "ending, code, words",
+    [("sys.exit()", 0, ""), ("sys.exit(0)", 0, ""), ("sys.exit(4)", 3, "exit status 4"), ("sys.exit('lost')", 3, "'lost'")],
+)
 def test_a_script_may_end_itself(check, ending, code, words):
     result = check(f"import sys, torch\ntorch.ones(1, device='cuda').item()\n{ending}\n")
     assert result[0] == code and words in result[2]
@@ -261,3 +269,29 @@ def test_progress_is_said_on_standard_error(check, monkeypatch):
     monkeypatch.setattr(command, "_EVERY_S", 0.0)
     _, _, err = check(TRAINING, options=["--steps", "4"])
     assert "torchtally: step 1 of 4, " in err and "torchtally: step 4 of 4, " in err
+
+
+def test_a_script_that_redirects_and_moves_does_not_take_the_report_along(check, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    text = """
+        import io, os, sys, torch
+        os.chdir("elsewhere")
+        sys.stdout = io.StringIO()
+        torch.ones(3, device="cuda").sum().item()
+    """
+    code, out, _ = check(text, options=("--json=stalls.json",))
+    assert code == 0
+    assert "train.py:5" in out and str(tmp_path) not in out
+    assert (tmp_path / "stalls.json").exists()
+
+
+def test_leaving_by_os_exit_does_not_pass_a_gate(check):
+    code, out, err = check("import os, torch\ntorch.ones(3, device='cuda').sum().item()\nos._exit(0)", options=("--budget", "0"))
+    assert code == 1
+    assert "train.py:2" in out and "over the budget" in err
+
+
+def test_a_folder_without_a_main_is_named(check, tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(TallyError, match=r"^.*folder: it is a folder without a __main__\.py; expected a Python script"):
+        check_script(str(tmp_path / "folder"))

@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Rewrite imports of torchmetrics, torcheval and ignite to torchtally, or print the diff; list what cannot be moved.",
     ),
     "show": (METRICS, "Show the metrics in a file of torchtally.save, and their values."),
-    "merge": (METRICS, "Add up the totals in several such files, for an evaluation that was split over jobs."),
+    "merge": (METRICS, "Add up the totals in several files of torchtally.save, for an evaluation that was split over jobs."),
     "bench": (
         EXPERIMENT,
         "Train with and without metrics and tell what they cost: measured here, and predicted for GPUs that are not here.",

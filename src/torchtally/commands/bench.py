@@ -37,7 +37,7 @@ def command(
     price: Annotated[
         list[str] | None,
         option(
-            "Predict for this device: a40, a100, h100, h200, l4, t4, rtx4090 or a file (docs/cost-model.md); may be given several times. Default: a40 without CUDA. none: do not."
+            "Predict for this device: a40, a100, h100, h200, l4, t4, v100, rtx4090 or a file (docs/cost-model.md); may be given several times. Default: a40 without CUDA. none: do not."
         ),
     ] = None,
     model: Annotated[str | None, option("resnet18 or small.", group=TRAINED)] = None,

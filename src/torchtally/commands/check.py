@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import TallyError
-from .options import RunsAScript
+from .options import RunsAScript, writable
 
 if TYPE_CHECKING:
     from ..stalls.recorder import Recorder
@@ -86,7 +86,7 @@ def command(
 
     for file in (html, perfetto, Path(json) if json not in (None, "-") else None):
         if file is not None:
-            _writable(file)
+            writable(file)
     with _stdout_kept_clean(json == "-"), _progress(steps) as on_step:
         outcome = running.check_script(
             script,
@@ -175,12 +175,6 @@ def _print(report: Report) -> None:
         console.print("\nOutside the steps (setting up, after the last one), in all:")
     for (line, kind), count in outside.most_common():
         console.print(f"{count:>8}  {visible(line)}  {kind}", overflow="fold")
-
-
-def _writable(file: Path) -> None:
-    """Learn before a long run, not after it, that its result cannot be written."""
-    if not file.absolute().parent.is_dir() or file.is_dir():
-        raise TallyError(f"{file}: cannot be written; choose a file in a folder that exists.")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import TallyError
+from .options import writable
 
 SETTINGS = {"epilog": "Example: torchtally merge part0.pt part1.pt -o whole.pt"}
 
@@ -25,5 +26,12 @@ def command(
 
     if len(files) < 2:
         raise TallyError("merge needs at least two files; to look at one, use torchtally show.")
+    places = [f.resolve() for f in files]
+    for f, place in zip(files, places):
+        if places.count(place) > 1:
+            raise TallyError(f"{f} is given {places.count(place)} times, and its totals would count as often. Name each file once.")
+    if output.resolve() in places:
+        raise TallyError(f"-o {output} is one of the files to add up. Choose another, so that the parts stay as they are.")
+    writable(output)
     write(merge(files), output)
     show(output, as_json)

@@ -1,10 +1,19 @@
-"""What subcommands share in how they read their arguments."""
+"""What subcommands share in how they read and check their arguments."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from typer.core import TyperCommand
+
+from ..errors import TallyError
+
+
+def writable(file: Path) -> None:
+    """Learn before a long run, not after it, that its result cannot be written."""
+    if not file.absolute().parent.is_dir() or file.is_dir():
+        raise TallyError(f"{file}: cannot be written; choose a file in a folder that exists.")
 
 
 class RunsAScript(TyperCommand):

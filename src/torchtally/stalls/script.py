@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from ..errors import TallyError
 from . import children, notebooks, unseen
@@ -116,7 +117,8 @@ def _find_script(script: str) -> _Program:
             source = f.read()
     except OSError as error:
         hint = "" if os.sep in script or script.endswith(".py") else f" To run the module {script} as `python -m` does, put -m before it."
-        raise TallyError(f"{script}: {error.strerror}; expected a Python script.{hint}") from None
+        reason = "it is a folder without a __main__.py" if os.path.isdir(script) else error.strerror
+        raise TallyError(f"{script}: {reason}; expected a Python script.{hint}") from None
     return _Program(file, lambda: compile(source, file, "exec"), source, {"__file__": file}, os.path.dirname(file), (file,))
 
 
@@ -160,7 +162,7 @@ def _run(program: _Program, arguments: Sequence[str], recorder: Recorder) -> Non
     replaced, argv = sys.modules["__main__"], sys.argv
     sys.modules["__main__"], sys.argv = main, [program.file, *arguments]
     try:
-        with _first_on_path(program.folder):
+        with _first_on_path(program.folder), _given_back():
             exec(program.compile(), names)
     finally:
         sys.modules["__main__"], sys.argv = replaced, argv
@@ -168,6 +170,26 @@ def _run(program: _Program, arguments: Sequence[str], recorder: Recorder) -> Non
 
 
 _MAINS: list[ModuleType] = []
+
+
+@contextmanager
+def _given_back() -> Iterator[None]:
+    """What scripts change for the whole process is put back for the report: the streams and the folder. `os._exit` ends the script, not the report."""
+    streams, folder, leave, process = (sys.stdin, sys.stdout, sys.stderr), os.getcwd(), os._exit, os.getpid()
+
+    def end_script(status: int) -> NoReturn:
+        if os.getpid() == process and threading.current_thread() is threading.main_thread():
+            raise SystemExit(status)
+        leave(status)
+
+    os._exit = end_script
+    try:
+        yield
+    finally:
+        os._exit = leave
+        sys.stdin, sys.stdout, sys.stderr = streams
+        with suppress(OSError):
+            os.chdir(folder)
 
 
 def _name(script: str, arguments: Sequence[str], module: bool) -> str:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..faults import Fault, FaultError, note
 from ..kernels import channel_argmax, count_on_device, count_on_host, count_pairs_on_host, in_top_k, in_top_k_on_host, row_argmax
+from ..refusal import of_tensor
 from ..statistic import Input, Number, Piece, Slot, Slots, Statistic, host_visible, may_wait
 
 SMALL_HOST = 1024
@@ -58,6 +59,8 @@ class Counts:
 def integers(name: str, x: Tensor) -> Tensor:
     if x.is_floating_point() or x.is_complex():
         raise ValueError(f"{name} has dtype {x.dtype}; expected integer or boolean labels. Convert it with .long().")
+    if x.is_quantized:
+        raise TypeError(of_tensor(name, x))
     return x
 
 
@@ -99,7 +102,7 @@ class Labels(Input):
         integers("target", target)
         scored = len(given) == len(shape) + 1
         if scored:
-            if given[0] != shape[0] or given[2:] != shape[1:] or (self.classes is not None and given[1] != self.classes):
+            if not shape or given[0] != shape[0] or given[2:] != shape[1:] or (self.classes is not None and given[1] != self.classes):
                 raise self._mismatch(preds, target)
             if not preds.is_floating_point():
                 raise ValueError(

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..faults import Fault, FaultError, note
+from ..refusal import check_plain
 from ..statistic import Input, Piece, Slot, Slots, Statistic, host_visible, may_wait
 
 SMALL_HOST = 2048
@@ -31,6 +32,7 @@ def check_pair(preds: Any, target: Any, names: tuple[str, str] = ("preds", "targ
             raise TypeError(f"{name} is a {type(x).__name__}; expected a tensor. Wrap it in torch.tensor.")
         if x.is_complex():
             raise ValueError(f"{name} has dtype {x.dtype}; expected real numbers. Pass its real part or its magnitude.")
+        check_plain(name, x)
     if preds.shape != target.shape:
         raise ValueError(
             f"{names[1]} has shape {tuple(target.shape)} but {names[0]} has {tuple(preds.shape)}; expected equal shapes. "

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..refusal import check_plain
 from ..statistic import Piece, Slot, Slots, Statistic, host_visible
 from .averages import NanRule, given, nan_on_host
 
@@ -21,6 +22,7 @@ class Kept(NanRule):
         value = given(batch[0])
         if not isinstance(batch[0], Tensor):
             value = torch.as_tensor(value, dtype=torch.get_default_dtype())
+        check_plain("value", value)
         if host_visible(value) and value.is_floating_point() and self.nan != "disable":
             bad = value.isnan()
             if bool(bad.any()):

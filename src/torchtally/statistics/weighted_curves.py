@@ -89,29 +89,30 @@ class WeightedCurves(Curves):
 
 @dataclass(frozen=True)
 class WeightedScoreSamples(ScoreSamples):
-    """Every score with its target and weight."""
+    """Every score with its target and weight. Slots have other names than without, so that no state is taken for one of the other kind."""
 
     def slots(self) -> dict[str, Slot]:
-        return {**super().slots(), "weight": Slot((self._weights,), torch.float64, "cat")}
+        score, mark = super().slots().values()
+        return {"scores": score, "marks": mark, "weights": Slot((self._weights,), torch.float64, "cat")}
 
     @property
     def _weights(self) -> int:
         return 1 if self.input.exclusive else self.input.columns
 
     def update(self, slots: Slots, *normal: Any) -> None:
-        super().update(slots, *normal)
-        slots.weight.append(normal[2])
+        for samples, given in zip((slots.scores, slots.marks, slots.weights), normal):
+            samples.append(given)
 
     def totals(self, slots: Slots) -> Curves:
-        if not slots.score:
+        if not slots.scores:
             empty = torch.zeros(0, self.input.columns)
             return WeightedCurves(empty, empty.to(torch.int8), empty.double(), self.input)
-        for samples in (slots.score, slots.mark, slots.weight):
+        for samples in (slots.scores, slots.marks, slots.weights):
             samples[:] = [torch.cat(samples)] if len(samples) > 1 else samples
         known = slots.__dict__.get("derived")  # what another reader of the same slots has sorted
-        if known is None or known[0] is not slots.score[0]:
-            curves = WeightedCurves(slots.score[0], slots.mark[0], slots.weight[0], self.input)
-            known = slots.__dict__["derived"] = slots.score[0], curves
+        if known is None or known[0] is not slots.scores[0]:
+            curves = WeightedCurves(slots.scores[0], slots.marks[0], slots.weights[0], self.input)
+            known = slots.__dict__["derived"] = slots.scores[0], curves
         found: Curves = known[1]
         return found
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..faults import Fault, FaultError, note
 from ..kernels import add_on_device, add_on_host
+from ..refusal import check_plain
 from ..statistic import Piece, Slot, Slots
 from .class_counts import ClassCounts, Counts, Hits, Labels
 from .confusion import Confusion
@@ -56,6 +57,7 @@ def like(weight: Any, target: Tensor) -> Tensor:
     if not isinstance(weight, Tensor) or weight.is_complex():
         found = f"dtype {weight.dtype}" if isinstance(weight, Tensor) else f"type {type(weight).__name__}"
         raise ValueError(f"weight has {found}; expected a tensor of numbers, one for each sample or element.")
+    check_plain("weight", weight)
     if weight.shape == target.shape:
         return weight
     if weight.ndim == 1 and target.ndim > 1 and len(weight) == len(target):
