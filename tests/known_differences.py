@@ -85,6 +85,8 @@ def _of_classification(d: Drawn, data: Data, want: Any) -> str | None:
         return '`multidim_average="samplewise"`, one sample'
     if o.get("top_k", 1) > 1 and _tied(data.preds):
         return "`top_k` of tied scores"
+    if task == "multiclass" and {"logits", "infinite"} <= d.facts and kind in (*SCORED, "CalibrationError", "HingeLoss"):
+        return "exact multiclass curves with infinite logits"
     decided_apart = kind == "HingeLoss" or (kind in (*OF_CONFUSION, *SCORED, "CalibrationError") and task != "multiclass")
     if decided_apart and "logits" in d.facts and data.kept_decide():
         return "`BinaryConfusionMatrix` and `MultilabelConfusionMatrix` with `ignore_index` and scores"

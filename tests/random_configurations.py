@@ -137,9 +137,11 @@ def _fill(r: random.Random, out: Drawn, task: str, kind: str, form: str, extra: 
         sizes.insert(r.randrange(len(sizes) + 1), 0)
         out.facts.add("an empty batch")
     classes, dtype = out.options.get("num_classes", 2), r.choice(FLOATS)
+    whole = r.choice([torch.int64, torch.int64, torch.int32, torch.int16 if out.options.get("ignore_index") == -1 else torch.uint8])
+    infinite = r.random() < 0.1
     tied, only = r.random() < 0.4, r.random() < (0.1 if large else 0.2)
     least, most = (r.choice([0, classes - 1]),) * 2 if only else (0, classes - 1)
-    out.facts |= {fact for fact, holds in (("tied", tied), ("one class only", only)) if holds}
+    out.facts |= {fact for fact, holds in (("tied", tied), ("one class only", only), ("infinite", infinite)) if holds}
     for n in sizes:
         shape = (n, out.options["num_labels"], *extra) if task == "Multilabel" else (n, *extra)
         target = torch.randint(least, most + 1, shape, generator=generator)
@@ -153,8 +155,11 @@ def _fill(r: random.Random, out: Drawn, task: str, kind: str, form: str, extra: 
             if tied:
                 preds = (preds * 8).round() / 8 if form == "probabilities" else preds.round()
             preds = preds.to(dtype)
-        if out.options.get("ignore_index") == -1:
-            target = target.masked_fill(torch.rand(shape, generator=generator) < 0.3, -1)
+            if form == "logits" and infinite and preds.numel():
+                preds.view(-1)[0] = torch.inf
+        if out.options.get("ignore_index") in (-1, 255):
+            target = target.masked_fill(torch.rand(shape, generator=generator) < 0.3, out.options["ignore_index"])
+        target = target.to(whole)
         groups = [torch.randint(0, out.options["num_groups"], shape, generator=generator)] if "num_groups" in out.options else []
         out.batches.append((preds, target, *groups))
 
@@ -166,7 +171,8 @@ def _option(r: random.Random, parameter: str, task: str, kind: str, extra: tuple
         "threshold": [0.5, 0.3, 0.75],
         "thresholds": [*[None] * (7 if kind in AREAS else 2), 5, [0.0, 0.25, 0.5, 1.0], torch.tensor([0.0, 0.3, 0.9])],
         "multidim_average": ["global", "samplewise"] if extra else ["global"],
-        "ignore_index": [None, None, -1, 0, 1] if kind != "ExactMatch" or task == "Multilabel" else [None, -1],
+        "ignore_index": [None, None, -1, 255, 0, 1] if kind != "ExactMatch" or task == "Multilabel" else [None, -1, 255],
+        "normalization": [{"Multiclass": "softmax"}.get(task, "sigmoid"), None],
         "num_classes": [2, 3, 5],
         "num_labels": [2, 4],
         "top_k": [1, 1, 2],
@@ -183,7 +189,7 @@ def _option(r: random.Random, parameter: str, task: str, kind: str, extra: tuple
         "min_specificity": [0.0, 0.25, 0.5, 0.83, 1.0],
         "min_sensitivity": [0.0, 0.25, 0.5, 0.83, 1.0],
         "max_fpr": [None, None, 0.3] if task == "Binary" else [None],
-        "fpr_range": [(0.125, 0.75)],
+        "fpr_range": [(0.125, 0.75), (0.1, 1.0)],
         "num_groups": [2, 3],
     }
     if parameter == "task" and kind == "Fairness":
@@ -194,7 +200,10 @@ def _option(r: random.Random, parameter: str, task: str, kind: str, extra: tuple
         if task == "Binary":
             return None
         if curve:
-            return (r.choice(["macro", "weighted", "none", *(["micro"] if task == "Multilabel" and kind != "LogAUC" else [])]),)
+            less = kind == "LogAUC"  # which torchmetrics averages in one way only
+            return (
+                r.choice(["macro", "none", *([] if less else ["weighted"]), *(["micro"] if task == "Multilabel" and not less else [])]),
+            )
         return (r.choice(["micro", "macro", "weighted", "none"]),)
     if parameter in table and not (parameter == "threshold" and task == "Multiclass"):
         return (r.choice(table[parameter]),)

@@ -142,3 +142,17 @@ def test_columns_of_classes_and_labels(seed, n, columns, dtype, form, several):
     np.testing.assert_allclose(fed(make(columns, average="none", from_logits=True), form, x, y), want, rtol=1e-12)
     mean = np.nanmean(want) if not np.isnan(want).all() else np.nan
     np.testing.assert_allclose(fed(make(columns, average="macro", from_logits=True), form, x, y), mean, rtol=1e-12)
+
+
+@ordinary
+@given(samples(LOGITS), st.sampled_from([[0.0, 0.5, 0.9], [0.25, 1.0], [0.1, 0.2, 0.3, 0.7]]), FORMS)
+def test_binned_curves_of_scores_that_are_taken_as_they_are(drawn, thresholds, form):
+    """With `normalization=None` scores may be of any size, infinite too."""
+    x, y = drawn
+    p, r, _ = fed(c.BinaryPrecisionRecallCurve(thresholds, normalization=None), form, x, y)
+    scores, labels = x.double().numpy(), y.numpy().astype(bool)
+    for i, at in enumerate(thresholds):
+        chosen = scores >= (at if x.dtype is torch.float64 else np.float32(at))
+        hit = (chosen & labels).sum()
+        assert r[i] == (hit / labels.sum() if labels.any() else 1.0)
+        assert p[i] == hit / chosen.sum() if chosen.any() else np.isnan(p[i])

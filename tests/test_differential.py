@@ -43,8 +43,12 @@ def fed(metric, batches):
 
 
 def given(batches, widen):
-    """Copies, for torchmetrics with halves as float32: what it makes of halves themselves is another matter."""
-    return [tuple(x.float() if widen and x.dtype in (torch.float16, torch.bfloat16) else x.clone() for x in b) for b in batches]
+    """Copies; for torchmetrics with halves as float32 and labels as int64: what it makes of them as they are is another matter."""
+    return [tuple(widened(x) if widen else x.clone() for x in batch) for batch in batches]
+
+
+def widened(x):
+    return x.long() if not x.is_floating_point() else x.float() if x.dtype in (torch.float16, torch.bfloat16) else x.clone()
 
 
 def values(library, d):

@@ -47,6 +47,8 @@ class Cells:
         """The places of flat scores, of which the caller knows whether all are inside [0, 1]."""
         if self.base is None:
             return np.searchsorted(self.limits, scores, "right").astype(np.int32)
+        if not inside:
+            scores = np.minimum(scores, np.finfo(scores.dtype).max)  # infinity would be at or above the next threshold where there is none
         cell = ((scores if inside else scores.clip(0, 1)) * scores.dtype.type(self.count)).astype(np.int32)
         found = self.base.take(cell)
         found += scores >= self.next[scores.dtype].take(cell)
