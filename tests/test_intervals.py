@@ -92,6 +92,14 @@ def test_samples_labels_and_names():
     np.testing.assert_allclose([float(low["c"]), float(high["c"])], by_scipy(1, 2, 0.95, "wilson"), rtol=1e-6)
 
 
+def test_exact_match():
+    preds, target = torch.tensor([[0, 1], [2, 1], [1, 1]]), torch.tensor([[0, 1], [2, 2], [1, 1]])
+    for method in ("wilson", "exact"):
+        np.testing.assert_allclose(
+            bounds(c.MulticlassExactMatch(3), preds, target, method=method), by_scipy(2, 3, 0.95, method), atol=1e-10
+        )
+
+
 def test_it_reads_what_compute_reads():
     tally = tt.MetricCollection({"accuracy": tt.Accuracy("binary"), "recall": tt.Recall("binary")})
     for _ in range(3):

@@ -730,14 +730,14 @@ class MetricCollection(nn.Module):
     def _named(self, values: dict[str, Any]) -> dict[str, Any]:
         """With prefix and postfix; a value that is a dict is spread out, under the member's name where it says so or names would clash."""
         inner = [k for v in values.values() if isinstance(v, dict) for k in v]
-        spread = {n for n in values if getattr(self._modules[n], "spread", False)} if inner else set()
+        named = {n for n in values if getattr(self._modules[n], "_names_values", False)} if inner else set()
         if not inner and not self.prefix and not self.postfix:
             return {n: v for n, v in values.items() if not isinstance(v, dict)}
         out: dict[str, Any] = {}
         for name, value in values.items():
             if isinstance(value, dict):
                 for k, v in value.items():
-                    alone = inner.count(k) == 1 and k not in values and name not in spread
+                    alone = inner.count(k) == 1 and k not in values and name not in named
                     out[self._name(k if alone else f"{name}_{k}")] = v
             else:
                 out[self._name(name)] = value

@@ -198,6 +198,12 @@ def view(page):
     return tuple(float(page.locator("#canvas").get_attribute(f"data-{edge}")) for edge in ("from", "to"))
 
 
+def drawn(page, selector):
+    """A text of the page, once it is drawn."""
+    view(page)
+    return page.locator(selector).inner_text()
+
+
 def inked(page, selector="#canvas"):
     """How many different colours a canvas shows: a blank one has one."""
     return page.evaluate(
@@ -329,16 +335,16 @@ def test_the_timeline_zooms_and_moves_by_keyboard(visit):
     page.keyboard.press("0")
     assert view(page) == whole
     page.keyboard.press("]")
-    assert page.locator("#selected").inner_text().startswith("Step 0")
+    assert drawn(page, "#selected").startswith("Step 0")
     page.keyboard.press("]")
-    assert page.locator("#step-now").inner_text() == "Step 1"
+    assert drawn(page, "#step-now") == "Step 1"
     page.keyboard.press("n")
-    first = page.locator("#selected").inner_text()
+    first = drawn(page, "#selected")
     assert re.match(r"Stall \d+ of 40 · train.py:\d+ in train_step", first)
     page.keyboard.press("n")
-    second = page.locator("#selected").inner_text()
+    second = drawn(page, "#selected")
     page.keyboard.press("p")
-    assert second != first and page.locator("#selected").inner_text() == first
+    assert second != first and drawn(page, "#selected") == first
 
 
 def test_a_row_leads_to_its_stalls_and_a_bar_to_its_step(visit):

@@ -38,6 +38,8 @@ def operators(recorder):
         lambda: torch.zeros(3).cuda(),
         lambda: torch.zeros(3).to("cuda"),
         lambda: torch.zeros(3).to(0),
+        lambda: nn.Linear(1, 1).to(0).weight.data,
+        lambda: nn.Linear(1, 1).to(device=0).weight.data,
         lambda: torch.zeros(3).to(device="cuda", dtype=torch.float64),
         lambda: torch.zeros(3).to(torch.zeros(1, device="cuda")),
         lambda: torch.zeros(3).type_as(torch.zeros(1, device="cuda")),

@@ -6,13 +6,14 @@ from typing import Any
 
 from torch import Tensor
 
-from ..formula import Formula, feeds
+from ..formula import feeds
 from ..statistics.whole_rows import DecisionRows, LabelRows, WholeRows
+from .intervals import Proportion
 from .options import ClassificationTask, checked
 from .stat_scores import rated
 
 
-class ExactMatchFormula(Formula):
+class ExactMatchFormula(Proportion):
     """Share of samples without anything wrong."""
 
     higher_is_better = True
@@ -26,6 +27,9 @@ class ExactMatchFormula(Formula):
 
     def value(self, counts: tuple[Tensor, Tensor]) -> Tensor:
         return rated(*counts, 0.0)
+
+    def _shares(self, counts: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        return counts
 
 
 class MulticlassExactMatch(ExactMatchFormula):

@@ -15,11 +15,13 @@ class FBetaFormula(RateMetric):
     """Harmonic mean of precision and recall, in which recall weighs `beta` times as much."""
 
     beta: float = 1.0
-    proportion = False
 
     def __init__(self, beta: float, *args: Any, **kwargs: Any) -> None:
         checked(self, beta=beta)
         super().__init__(*args, **kwargs)
+
+    def _open_form(self) -> str:
+        return "the metric"
 
     def rate(self, c: Counts) -> tuple[Tensor, Tensor]:
         square = self.beta**2

@@ -22,7 +22,7 @@ class Named(Weighable):
     def __init__(self, *statistics: Statistic, labels: Sequence[str] | None = None, **kwargs: Any) -> None:
         checked(self, labels=labels)
         super().__init__(*statistics, **kwargs)
-        self.__dict__.update(labels=None if labels is None else tuple(labels), spread=labels is not None)
+        self.__dict__.update(labels=None if labels is None else tuple(labels), _names_values=labels is not None)
 
     def named(self, value: Tensor, dim: int = -1) -> Any:
         """The value of each class by its name, where names were given."""

@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..formula import check
 from ..statistic import Statistic
 from ..statistics.class_counts import ClassCounts, Counts, Hits, Labels
 from ..statistics.decisions import Decisions, LabelCounts
-from .intervals import METHODS, interval
+from .intervals import Proportion
 from .naming import Named
 from .options import ClassificationTask, checked
 
@@ -58,7 +57,7 @@ def averaged(
     return mean.masked_fill((gone if counts.averaged is None else gone & counts.averaged).any(-1), nan)
 
 
-class RateMetric(Named):
+class RateMetric(Proportion, Named):
     """A rate of counts: `rate` per class, averaged as asked."""
 
     higher_is_better: bool | None = True
@@ -73,8 +72,6 @@ class RateMetric(Named):
     usual_absent = "keep"
     absent_is_undefined = True
     needs_classes = False
-    proportion = True
-    """Whether it is a share of independent decisions, of which a confidence interval is known."""
 
     def __init__(self, *statistics: Statistic, absent: str | None = None, **kwargs: Any) -> None:
         if absent is not None:
@@ -107,34 +104,16 @@ class RateMetric(Named):
         """Over all classes together."""
         return c if isinstance(self.statistics[0], Hits) else c.micro()
 
-    def interval(self, level: float = 0.95, method: str = "wilson") -> tuple[Any, Any]:
-        """The confidence interval of the value, `(low, high)`, each shaped as it; read as `compute` reads, from the same counts.
-
-        "wilson" covers `level` on average and is close to it for few samples, too (Brown, Cai & DasGupta, 2001); "exact" is Clopper and
-        Pearson's, which covers at least `level`, is wider, and needs SciPy. Both take decisions for independent, which pixels of one image
-        are not. For averages "micro" and "none"; of anything else, and of weighted samples, `BootStrapper` tells how sure it is.
-        """
-        name = type(self).__name__
-        if not self.proportion or self.weighted or self.average in ("macro", "weighted"):
-            what = "the metric" if not self.proportion else "a share of weights" if self.weighted else f"average={self.average!r}"
-            raise ValueError(
-                f"{name}.interval: {what} has no closed form. Use BootStrapper(metric, quantile=…), or average 'micro' or 'none'."
-            )
-        if not isinstance(level, int | float) or not 0 < level < 1:
-            raise ValueError(f"{name}.interval: level is {level!r}; expected a number between 0 and 1.")
-        if method not in METHODS:
-            raise ValueError(f"{name}.interval: method is {method!r}; expected 'wilson' or 'exact'.")
-        ledger = self._of_ranks()
-        with self._held():
-            ledger = ledger or self._own()
-            low, high = interval(*self._shares(*self._totals(ledger)), level, method)
-            bounds = self._finish(self.named(low)), self._finish(self.named(high))
-        check(name, self._faults(ledger), bounds)
-        return bounds
-
     def _shares(self, c: Counts) -> tuple[Tensor, Tensor]:
-        """Of how many decisions how many were so."""
         return self.rate(self._joined(c) if self.average == "micro" else c)
+
+    def _open_form(self) -> str | None:
+        if self.weighted:
+            return "a share of weights"
+        return f"average={self.average!r}" if self.average in ("macro", "weighted") else None
+
+    def _bound(self, bound: Tensor) -> Any:
+        return self.named(bound)
 
 
 class BinaryRate(RateMetric):
@@ -232,7 +211,9 @@ class StatScoresFormula(RateMetric):
     plot_lower_bound = 0.0
     plot_upper_bound = None
     needs_classes = True
-    proportion = False
+
+    def _open_form(self) -> str:
+        return "the metric"
 
     def _check_absent(self, absent: str) -> None:
         raise ValueError(f"{type(self).__name__}: absent is {absent!r}; counts of a class that never occurs are 0. Leave it out.")

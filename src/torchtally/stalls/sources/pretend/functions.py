@@ -173,6 +173,15 @@ def _to(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return to_device(tensor, device, **asked)
 
 
+def _parse_to(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `Module.to` was asked. A number names a device, of which a build without CUDA knows none."""
+    if args and isinstance(args[0], int) and not isinstance(args[0], bool):
+        args = (torch.device("cuda", args[0]), *args[1:])
+    if isinstance(device := kwargs.get("device"), int):
+        kwargs = {**kwargs, "device": torch.device("cuda", device)}
+    return plainly(function, args, kwargs)
+
+
 def _cuda(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     asked = {**dict(zip(("device", "non_blocking", "memory_format"), args[1:])), **kwargs}
     device = asked.pop("device", None)
@@ -269,6 +278,7 @@ HANDLERS: dict[Any, Handler] = {
     torch.asarray: _as_tensor,
     Tensor.new_tensor: _new_tensor,
     Tensor.to: _to,
+    torch._C._nn._parse_to: _parse_to,
     Tensor.cuda: _cuda,
     Tensor.cpu: _cpu,
     Tensor.type_as: _type_as,
