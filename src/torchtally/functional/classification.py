@@ -46,11 +46,11 @@ def _fill(space: dict[str, Any]) -> list[str]:
             order = (
                 () if "thresholds" in takes else tuple(n for n in (*(("beta",) if "beta" in takes else ()), *_ORDERS[task]) if n in takes)
             )
-            defaults = {"average": "macro"} if short == "logauc" and task != "binary" else {}
+            defaults: dict[str, Any] = {"average": "macro"} if short == "logauc" and task != "binary" else {}
             made[task] = space[f"{task}_{short}"] = one_shot(cls, f"{task}_{short}", order, **defaults)
             names.append(f"{task}_{short}")
-        defaults = {"average": None} if short == "logauc" else front.defaults
-        space[short] = by_task(short, made, defaults, _FRONT_ORDERS.get(short, (*front._order(), "zero_division")))
+        front_defaults = {"average": None} if short == "logauc" else front.defaults
+        space[short] = by_task(short, made, front_defaults, _FRONT_ORDERS.get(short, (*front._order(), "zero_division")))
         names.append(short)
     return names
 
