@@ -71,7 +71,7 @@ def _of_aggregation(d: Drawn, batches: list[tuple[Any, ...]]) -> str | None:
             return '`MeanMetric(nan_strategy="disable")` with weights'
         if "NaN" in d.facts and isinstance(d.options["nan_strategy"], float):
             return "`MeanMetric(nan_strategy=0.5)`, a NaN value with a weight"
-    if d.name == "CatMetric" and sum(int((~b[0].isnan()).sum()) for b in batches) < 2:
+    if d.name == "CatMetric" and sum(int((~torch.as_tensor(b[0]).isnan()).sum()) for b in batches) < 2:
         return "`CatMetric` of no or one value"
     return None
 
@@ -87,7 +87,7 @@ def _of_classification(d: Drawn, data: Data, want: Any) -> str | None:
         return "`top_k` of tied scores"
     if task == "multiclass" and {"logits", "infinite"} <= d.facts and kind in (*SCORED, "CalibrationError", "HingeLoss"):
         return "exact multiclass curves with infinite logits"
-    decided_apart = kind == "HingeLoss" or (kind in (*OF_CONFUSION, *SCORED, "CalibrationError") and task != "multiclass")
+    decided_apart = kind in (*SCORED, "HingeLoss") or (kind in (*OF_CONFUSION, "CalibrationError") and task != "multiclass")
     if decided_apart and "logits" in d.facts and data.kept_decide():
         return "`BinaryConfusionMatrix` and `MultilabelConfusionMatrix` with `ignore_index` and scores"
     if kind in (*RATES, "StatScores", "JaccardIndex") and average == "weighted":
@@ -288,7 +288,7 @@ def _of_regression(d: Drawn, data: Data, want: Any) -> str | None:
             return "`R2Score(adjusted=k)` with too few pairs"
     if kind in ("R2Score", "ExplainedVariance") and constant[1] and o["multioutput"] == "variance_weighted":
         return '`R2Score`, `ExplainedVariance` with `"variance_weighted"`'
-    if kind in ("R2Score", "ExplainedVariance") and n > 1 and bool((target.var(0) < 1e-4).any()):
+    if kind in ("R2Score", "ExplainedVariance") and n > 1 and bool((target.var(0) < 1e-3 * target.square().mean(0)).any()):
         return "`R2Score`, `ExplainedVariance` of targets far from 0, or of tiny variance"
     if kind == "RelativeSquaredError" and constant[1]:
         return "`RelativeSquaredError` of constant targets"

@@ -54,7 +54,9 @@ class Drawn:
         return next((self.name.removeprefix(t) for t in TASKS if self.name.startswith(t)), self.name)
 
     def __str__(self) -> str:
-        data = "\n".join(f"  {tuple(x.tolist() if isinstance(x, Tensor) else x for x in b)} {b[0].dtype}" for b in self.batches)
+        data = "\n".join(
+            f"  {tuple(x.tolist() if isinstance(x, Tensor) else x for x in b)} {getattr(b[0], 'dtype', '')}" for b in self.batches
+        )
         return f"{self.name}({self.options}) {sorted(self.facts)}\n{data}"
 
 
@@ -291,9 +293,10 @@ def _aggregated(r: random.Random, name: str) -> Drawn:
             value.view(-1)[0] = torch.nan
         if dtype is not torch.int64 and value.numel() > 1 and r.random() < 0.2:
             value.view(-1)[1] = torch.inf
-        batch: tuple[Any, ...] = (value,)
+        batch: tuple[Any, ...] = (value.item(),) if value.numel() == 1 and r.random() < 0.4 else (value,)
         if name == "MeanMetric" and dtype.is_floating_point and r.random() < 0.4:
-            batch = (value, torch.rand(shape, generator=generator).to(dtype))
+            weight = torch.rand(shape, generator=generator).to(dtype)
+            batch = (value, r.choice([weight, weight, 0.5, torch.tensor(0.25)]))
             out.facts.add("weights")
         out.batches.append(batch)
     return out

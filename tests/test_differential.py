@@ -11,7 +11,7 @@ import known_differences
 import numpy as np
 import pytest
 import torch
-from random_configurations import drawn, function_name, shared
+from random_configurations import drawn, fronts, function_name, shared
 from torch.utils import _pytree as pytree
 
 from torchtally.faults import FaultError
@@ -44,7 +44,7 @@ def fed(metric, batches):
 
 def given(batches, widen):
     """Copies; for torchmetrics with halves as float32 and labels as int64: what it makes of them as they are is another matter."""
-    return [tuple(widened(x) if widen else x.clone() for x in batch) for batch in batches]
+    return [tuple(x if not isinstance(x, torch.Tensor) else widened(x) if widen else x.clone() for x in batch) for batch in batches]
 
 
 def widened(x):
@@ -108,3 +108,22 @@ def test_each_known_difference_is_a_row_of_the_document():
 def test_all_of_three_families_is_compared():
     assert len(NAMES) > 130
     assert {"MeanMetric", "RunningSum", "Accuracy", "MulticlassLogAUC", "MultilabelRankingLoss", "BinaryFairness", "R2Score"} <= set(NAMES)
+
+
+def options_of(function, skipped):
+    return [p for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD][skipped:]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if shared()[name] != "aggregation" and name != "BinaryFairness"])
+def test_functions_take_their_options_by_position_and_with_their_defaults(name):
+    module, theirs = (importlib.import_module(f"{library}.functional.{shared()[name]}") for library in ("torchtally", "torchmetrics"))
+    function = getattr(module, function_name(module, name))
+    wanted = options_of(getattr(theirs, function_name(theirs, name)), 0)
+    if name in fronts():
+        order = [p.name for p in wanted[3:]]
+        assert list(inspect.getclosurevars(function).nonlocals["order"])[: len(order)] == order
+        return
+    ours = options_of(function, 0)[: len(wanted)]
+    assert [p.name for p in ours] == [p.name for p in wanted]
+    without = ("validate_args", "num_classes")  # of no effect here; not needed here
+    assert [p.default for p in ours if p.name not in without] == [p.default for p in wanted if p.name not in without]

@@ -5,11 +5,13 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 import torch
 from cases import CASES, elsewhere
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn import metrics as sk
 from torch import Tensor
 
 from torchtally import regression as r
@@ -213,3 +215,59 @@ def test_awkward_numbers_have_a_value_or_a_clear_complaint(case):
                 torch.testing.assert_close(
                     device.as_subclass(Tensor), host, rtol=1e-5, atol=1e-7, equal_nan=True, msg=f"{how}: {{}}".format
                 )
+
+
+# ---- amounts above 0, and rows
+def cosine(p, t):
+    return ((p * t).sum(1) / np.linalg.norm(p, axis=1) / np.linalg.norm(t, axis=1)).mean()
+
+
+def divergence(p, t):
+    p, t = p / p.sum(1, keepdims=True), t / t.sum(1, keepdims=True)
+    return scipy.special.rel_entr(p, t).sum(1).mean()
+
+
+def jensen_shannon(p, t):
+    p, t = p / p.sum(1, keepdims=True), t / t.sum(1, keepdims=True)
+    return (scipy.special.rel_entr(p, (p + t) / 2) + scipy.special.rel_entr(t, (p + t) / 2)).sum(1).mean() / 2
+
+
+def crps(p, t):
+    return (abs(p - t[:, None]).mean(1) - abs(p[:, :, None] - p[:, None]).mean((1, 2)) / 2).mean()
+
+
+def normalized(unit):
+    return lambda p, t: np.sqrt(((p - t) ** 2).mean()) / unit(t)
+
+
+AMOUNTS = {
+    r.MeanAbsolutePercentageError: (lambda p, t: (abs(p - t) / np.maximum(t, 1.17e-06)).mean(), False),
+    r.WeightedMeanAbsolutePercentageError: (lambda p, t: abs(p - t).sum() / max(t.sum(), 1.17e-06), False),
+    r.MeanSquaredLogError: (lambda p, t: ((np.log1p(p) - np.log1p(t)) ** 2).mean(), False),
+    **{
+        functools.partial(r.TweedieDevianceScore, power): (lambda p, t, power=power: sk.mean_tweedie_deviance(t, p, power=power), False)
+        for power in (0.0, 1.0, 1.5, 2.0, 3.0)
+    },
+    functools.partial(r.NormalizedRootMeanSquaredError, "mean"): (normalized(np.mean), False),
+    functools.partial(r.NormalizedRootMeanSquaredError, "range"): (normalized(np.ptp), False),
+    functools.partial(r.NormalizedRootMeanSquaredError, "std"): (normalized(np.std), False),
+    functools.partial(r.NormalizedRootMeanSquaredError, "l2"): (normalized(np.linalg.norm), False),
+    functools.partial(r.CosineSimilarity, "mean"): (cosine, True),
+    functools.partial(r.KLDivergence, reduction="mean"): (divergence, True),
+    functools.partial(r.JensenShannonDivergence, reduction="mean"): (jensen_shannon, True),
+    r.ContinuousRankedProbabilityScore: (crps, True),
+}
+
+
+@pytest.mark.parametrize("make", AMOUNTS, ids=name_of)
+@ordinary
+@given(st.integers(0, 1 << 30), st.sampled_from([1.0, 100.0, HUGE, TINY]), st.sampled_from(DTYPES[:4]), FORMS, st.integers(1, 4))
+def test_amounts_of_any_size(make, seed, scale, dtype, form, parts):
+    reference, rows = AMOUNTS[make]
+    scale = scale if dtype not in DTYPES[2:4] else 1.0  # halves hold no such numbers
+    g = torch.Generator().manual_seed(seed)
+    shape = (7, 4) if rows else (7,)
+    p, t = (((torch.rand(shape, generator=g, dtype=torch.float64) + 0.1) * scale).to(dtype) for _ in range(2))
+    if make is r.ContinuousRankedProbabilityScore:
+        t = t[:, 0]
+    np.testing.assert_allclose(fed(make, form, p, t, parts=parts), wanted(reference, p.double(), t.double()).astype(float), rtol=1e-9)

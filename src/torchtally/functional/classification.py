@@ -12,9 +12,16 @@ from ..formula import Formula
 from .one_shot import by_task, one_shot
 
 _ORDERS = {
-    "multiclass": ("num_classes", "average", "top_k", "weights"),
-    "multilabel": ("num_labels", "threshold", "average"),
-    "binary": ("threshold", "weights"),
+    "multiclass": ("num_classes", "average", "top_k", "weights", "normalize"),
+    "multilabel": ("num_labels", "threshold", "average", "normalize"),
+    "binary": ("threshold", "weights", "normalize"),
+}
+_CURVE = ("thresholds", "num_classes", "num_labels", "average", "ignore_index", "validate_args")
+_FRONT_ORDERS = {  # of functions that choose by task, where it is not their class's
+    "exact_match": ("num_classes", "num_labels", "threshold", "multidim_average", "ignore_index", "validate_args"),
+    "logauc": ("thresholds", "num_classes", "num_labels", "fpr_range", "average", "ignore_index", "validate_args"),
+    "precision_recall_curve": _CURVE,
+    "roc": _CURVE,
 }
 
 
@@ -39,9 +46,11 @@ def _fill(space: dict[str, Any]) -> list[str]:
             order = (
                 () if "thresholds" in takes else tuple(n for n in (*(("beta",) if "beta" in takes else ()), *_ORDERS[task]) if n in takes)
             )
-            made[task] = space[f"{task}_{short}"] = one_shot(cls, f"{task}_{short}", order)
+            defaults: dict[str, Any] = {"average": "macro"} if short == "logauc" and task != "binary" else {}
+            made[task] = space[f"{task}_{short}"] = one_shot(cls, f"{task}_{short}", order, **defaults)
             names.append(f"{task}_{short}")
-        space[short] = by_task(short, made, front.defaults)
+        front_defaults = {"average": None} if short == "logauc" else front.defaults
+        space[short] = by_task(short, made, front_defaults, _FRONT_ORDERS.get(short, (*front._order(), "zero_division")))
         names.append(short)
     return names
 

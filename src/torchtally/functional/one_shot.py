@@ -10,11 +10,12 @@ from typing import Any
 from ..formula import Formula
 
 
-def one_shot(cls: type[Formula], name: str, order: tuple[str, ...] = ()) -> Callable[..., Any]:
+def one_shot(cls: type[Formula], name: str, order: tuple[str, ...] = (), **defaults: Any) -> Callable[..., Any]:
     """The function `name(*batch, **options)` that gives what a fresh `cls(**options)` gives after one update with `batch`.
 
     Options may also be given by position after the batch, in the constructor's order unless `order` names another to begin with. What
-    constructors pass on is given by name, and so is a weight, which makes the metric a weighted one.
+    constructors pass on is given by name, and so is a weight, which makes the metric a weighted one. `defaults` are those in which the
+    function differs from the class.
     """
     keywords: tuple[str, ...] = getattr(cls, "keywords", ())
     batch = [p for p in list(inspect.signature(cls.update).parameters.values())[1:]]
@@ -23,6 +24,7 @@ def one_shot(cls: type[Formula], name: str, order: tuple[str, ...] = ()) -> Call
     passed_on = [n for n in keywords if n != "weighted"]
     by_keyword |= {n: inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None) for n in passed_on}
     options = [p for p in list(inspect.signature(cls.__init__).parameters.values())[1:] if p.kind is not p.VAR_KEYWORD]
+    options = [p.replace(default=defaults.get(p.name, p.default)) for p in options]
     by_name = {p.name: p for p in options}
     options = [*(by_name[n] for n in order), *(p for p in options if p.name not in order)]
 
@@ -41,6 +43,7 @@ def one_shot(cls: type[Formula], name: str, order: tuple[str, ...] = ()) -> Call
         if weight is not None:
             values.append(weight)
             bound["weighted"] = True
+        bound = {**defaults, **bound}
         try:
             metric = made(**bound)
         except TypeError as error:  # an option that cannot be hashed
@@ -74,11 +77,16 @@ def by_columns(cls: type[Formula], name: str) -> Callable[..., Any]:
     return function
 
 
-def by_task(name: str, tasks: dict[str, Any], defaults: dict[str, Any]) -> Callable[..., Any]:
-    """The function `name(preds, target, task=…, **options)` that calls the one of the task, with the options it takes."""
+def by_task(name: str, tasks: dict[str, Any], defaults: dict[str, Any], order: tuple[str, ...]) -> Callable[..., Any]:
+    """The function `name(preds, target, task, …)` that calls the one of the task, with the options it takes; by position in this order."""
     known = {n for f in tasks.values() for n in inspect.signature(f).parameters}
 
-    def function(preds: Any, target: Any, task: str, **options: Any) -> Any:
+    def function(preds: Any, target: Any, task: str, *args: Any, **options: Any) -> Any:
+        twice = sorted(set(order[: len(args)]) & set(options))
+        if len(args) > len(order) or twice:
+            given_twice = f"{twice} came twice" if twice else f"{len(args)} options came by position"
+            raise TypeError(f"{name}: {given_twice}; expected at most, in this order, {list(order)}. Pass options by name.")
+        options = {**dict(zip(order, args)), **options}
         if task not in tasks:
             raise ValueError(f"{name}: task is {task!r}; expected one of {list(tasks)}.")
         takes = inspect.signature(tasks[task]).parameters
