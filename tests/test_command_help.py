@@ -1,5 +1,6 @@
 """What a new user sees: every command is told of, helps with an example, and its page names only what there is."""
 
+import io
 import re
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from torchtally import commands
 from torchtally.commands import COMMANDS, app
 
 
@@ -56,3 +58,14 @@ def test_it_runs_as_a_module():
         env={"PYTHONPATH": ":".join(sys.path)},
     )
     assert done.returncode == 0 and done.stdout.startswith("torchtally"), done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_output_that_has_no_arrows_does_without(encoding, monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
+    monkeypatch.setattr(sys, "argv", ["torchtally", "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        commands.main()
+    sys.stdout.flush()
+    assert b"torchtally check train.py" in written.getvalue()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -74,6 +75,8 @@ def _root(
 
 def main() -> None:
     """Entry point. A user's mistake ends with one line and its exit code; anything else shows its traceback."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.encoding.lower().replace("-", "") != "utf8":
+        sys.stdout.reconfigure(errors="replace")  # an old terminal, or a file on Windows, has no arrows
     try:
         app(prog_name="torchtally")
     except TallyError as error:
