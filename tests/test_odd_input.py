@@ -1,5 +1,7 @@
 """What is no batch is refused by an error that names the metric and what came, and what was accumulated stays."""
 
+import inspect
+
 import numpy as np
 import pytest
 import torch
@@ -119,3 +121,17 @@ def test_options_that_are_none_are_refused_in_words():
         c.BinaryAccuracy(ignore_index=10**20)
     with pytest.raises(TypeError, match=r"^MultitaskWrapper: task_preds is a Tensor; expected a dict with the tasks \['a'\]"):
         tt.MultitaskWrapper({"a": c.BinaryAccuracy()}).update(torch.ones(2), torch.ones(2))
+
+
+@pytest.mark.parametrize("name", [n for n in dir(c) if n.startswith(("Multiclass", "Multilabel")) and "At" in n])
+def test_an_operating_point_needs_to_know_how_many_columns_there_are(name):
+    least = next(p for p in inspect.signature(getattr(c, name)).parameters if p.startswith("min_"))
+    with pytest.raises(ValueError, match=r"num_classes|num_labels"):
+        getattr(c, name)(None, **{least: 0.5})
+
+
+def test_a_step_has_no_negative_number_of_samples():
+    throughput = tt.Throughput()
+    throughput.update()
+    with pytest.raises(ValueError, match="samples is -1"):
+        throughput.update(samples=-1)

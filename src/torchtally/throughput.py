@@ -196,6 +196,8 @@ class Throughput(Formula):
                 raise ValueError(
                     f"Throughput: {name} is a {type(x).__name__}; expected a Python number, so that nobody waits for a device."
                 )
+            if x is not None and not x >= 0:
+                raise ValueError(f"Throughput: {name} is {x}; expected a number of at least 0.")
         since, now = self._since, self._watch.now()
         self.__dict__["_since"] = now
         if since is None:

@@ -30,7 +30,7 @@ class BinaryPrecisionAtFixedRecall(PrecisionAtRecall):
         from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        self._begin(None, False, min_recall, thresholds, ignore_index, validate_args, from_logits, **kwargs)
+        self._begin(None, None, min_recall, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
 
 class MulticlassPrecisionAtFixedRecall(PrecisionAtRecall):
@@ -122,7 +122,7 @@ class BinaryRecallAtFixedPrecision(RecallAtPrecision):
         from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        self._begin(None, False, min_precision, thresholds, ignore_index, validate_args, from_logits, **kwargs)
+        self._begin(None, None, min_precision, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
 
 class MulticlassRecallAtFixedPrecision(RecallAtPrecision):

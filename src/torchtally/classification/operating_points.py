@@ -25,7 +25,7 @@ class OperatingPoint(OperatingPointPlot, CurveFormula):
     def _begin(
         self,
         columns: int | None,
-        exclusive: bool,
+        exclusive: bool | None,
         least: float,
         thresholds: Thresholds,
         ignore: int | None,
@@ -33,13 +33,14 @@ class OperatingPoint(OperatingPointPlot, CurveFormula):
         from_logits: bool | None,
         **kwargs: Any,
     ) -> None:
-        sized = {} if columns is None else {"num_classes" if exclusive else "num_labels": columns}
+        """`exclusive`: whether columns are classes, or labels; None for one column of scores."""
+        sized = {} if exclusive is None else {"num_classes" if exclusive else "num_labels": columns}
         checked(self, **sized, ignore_index=ignore, from_logits=from_logits)
         if not isinstance(least, int | float) or isinstance(least, bool) or not 0 <= least <= 1:
             raise ValueError(f"{type(self).__name__}: {self.least} is {least!r}; expected a number in [0, 1].")
         self.columns = columns
         self.__dict__[self.least] = float(least)
-        self._start(thresholds, exclusive, validate, **kwargs)
+        self._start(thresholds, bool(exclusive), validate, **kwargs)
 
     def rates(self, points: Points) -> tuple[Points, Tensor, Tensor, Tensor]:
         """The points in question, the aim, the demand, and what decides between points of equal aim before the higher threshold does."""

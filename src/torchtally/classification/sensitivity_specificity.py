@@ -30,7 +30,7 @@ class BinarySensitivityAtSpecificity(SensitivityAt):
         from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        self._begin(None, False, min_specificity, thresholds, ignore_index, validate_args, from_logits, **kwargs)
+        self._begin(None, None, min_specificity, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
 
 class MulticlassSensitivityAtSpecificity(SensitivityAt):
@@ -122,7 +122,7 @@ class BinarySpecificityAtSensitivity(SpecificityAt):
         from_logits: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        self._begin(None, False, min_sensitivity, thresholds, ignore_index, validate_args, from_logits, **kwargs)
+        self._begin(None, None, min_sensitivity, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
 
 class MulticlassSpecificityAtSensitivity(SpecificityAt):
