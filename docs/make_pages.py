@@ -261,7 +261,7 @@ def table() -> str:
         for p in own:
             classes = " ".join(f"`{c.__name__}`" for c in p.classes if c.__name__ != p.name)
             function = next((f"`{n}`" for c in p.classes if (n := _front_function(p, c))), "")
-            lines.append(f"| `{p.name}` | {p.what} | {classes} | {range_of(p.classes[0])} | {function} |")
+            lines.append(f"| [`{p.name}`](metrics/{p.name}.md) | {p.what} | {classes} | {range_of(p.classes[0])} | {function} |")
         lines.append("")
     return "\n".join(lines)
 

@@ -40,6 +40,8 @@ def test_every_metric_has_a_page_and_every_link_of_it_a_target(tmp_path):
         assert re.search(rf"^#+ {metric.__name__}$", on_pages, re.M), metric.__name__
     for target in set(re.findall(r"\]\(\.\./([^)]+)\)", on_pages)):
         assert (DOCS / target).exists(), target
+    kept = {p.stem: p.read_text() for p in (DOCS / "metrics").iterdir()}
+    assert kept == pages, "docs/metrics is not what the code says: run `python docs/make_pages.py`"
 
 
 def test_a_page_tells_formula_statistic_sharing_function_and_differences(tmp_path):
