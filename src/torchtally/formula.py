@@ -277,7 +277,7 @@ class Formula(Metric):
 
     def _finish(self, value: Any) -> Any:
         """Rounded once to the dtype of results, in memory of its own."""
-        return map_tensors(value, self._round)
+        return self._round(value) if isinstance(value, Tensor) else map_tensors(value, self._round)
 
     def _of_batch(self, value: Any) -> Any:
         """The value `forward` gives, of static shape: `forward` never waits."""

@@ -35,12 +35,16 @@ _ADVICE = "Pass ignore_index for a padding label, or check num_classes."
 class Counts:
     """What formulas over classes see, float64, classes last: `tp` hits, `predicted` and `actual` positives, `seen` elements in all.
 
-    What several formulas want is computed once. `averaged` tells which classes may enter an average (None: all).
+    What several formulas want is computed once. `seen` None: each element has one target. `averaged` tells which classes may enter an
+    average (None: all).
     """
 
-    def __init__(self, tp: Tensor, predicted: Tensor, actual: Tensor, seen: Tensor, averaged: Tensor | None = None) -> None:
-        self.tp, self.predicted, self.actual, self.seen, self.averaged = tp, predicted, actual, seen, averaged
+    def __init__(self, tp: Tensor, predicted: Tensor, actual: Tensor, seen: Tensor | None = None, averaged: Tensor | None = None) -> None:
+        self.tp, self.predicted, self.actual, self.averaged = tp, predicted, actual, averaged
+        if seen is not None:
+            self.seen = seen
 
+    seen = cached_property(lambda self: self.actual.sum(-1, keepdim=True))
     fp = cached_property(lambda self: self.predicted - self.tp)
     fn = cached_property(lambda self: self.actual - self.tp)
     tn = cached_property(lambda self: self.seen - self.predicted - self.actual + self.tp)
@@ -356,7 +360,7 @@ class ClassCounts(Statistic):
             hit, predicted, actual = rows.double().unbind(1)
         else:
             hit, predicted, actual = slots.counts.double().narrow(1, 0, classes).unbind()
-        return Counts(hit, predicted, actual, actual.sum(-1, keepdim=True), self._averaged(hit.device))
+        return Counts(hit, predicted, actual, None, self._averaged(hit.device))
 
     def _averaged(self, device: torch.device) -> Tensor | None:
         ignore, classes = self.input.ignore, self.input.classes or 0
