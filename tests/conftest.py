@@ -11,6 +11,10 @@ import torchtally
 
 OUR_FOLDER = str(Path(torchtally.__file__).parent)
 
+if not torch.cuda.is_available():
+    # Starts autograd's engine while it knows no device. Later, PyTorch's fake tensors make it count one, and processes forked from then on could not go backward.
+    torch.ones((), requires_grad=True).backward()
+
 
 def attributes_of_torch():
     """(where, name) → what is there: the functions and classes of every module of torch that is loaded, and what their classes define."""

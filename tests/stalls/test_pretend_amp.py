@@ -73,9 +73,10 @@ def test_the_host_is_left_alone():
 
 
 def test_the_scaler_scales_and_waits_once_a_step(recorder):
+    torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).cuda()
     optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.1), torch.amp.GradScaler("cuda", init_scale=1024.0)
-    x, y = torch.ones(2, 3, device="cuda"), torch.arange(2, device="cuda")
+    x, y = torch.tensor([[1.0, 2.0, 3.0], [3.0, 1.0, 2.0]], device="cuda"), torch.arange(2, device="cuda")
 
     def step():
         with torch.autocast("cuda", dtype=torch.float16):
