@@ -353,13 +353,13 @@ def test_a_row_leads_to_its_stalls_and_a_bar_to_its_step(visit):
     page.set_default_timeout(5000)
     button = page.get_by_role("button", name="Show in timeline: train.py:61")
     button.press("Enter")
-    assert "Stall 1 of 12 · train.py:61" in page.locator("#selected").inner_text()
+    page.get_by_text("Stall 1 of 12 · train.py:61").first.wait_for()
     assert button.get_attribute("aria-pressed") == "true"
     assert view(page)[1] - view(page)[0] < whole[1]
     page.keyboard.press("Escape")
     assert button.get_attribute("aria-pressed") == "false"
     page.get_by_role("button", name="Step 3:").first.click()
-    assert page.locator("#step-now").inner_text() == "Step 3"
+    page.locator("#step-now", has_text=re.compile("^Step 3$")).wait_for()
 
 
 def test_hovering_names_what_lies_under_the_pointer(visit):
@@ -371,7 +371,7 @@ def test_hovering_names_what_lies_under_the_pointer(visit):
     for y in range(4, int(box["height"]), 7):
         page.mouse.move(box["x"] + 0.17 * box["width"], box["y"] + y)
         if page.locator("#tip").is_visible():
-            found.add(page.locator("#tip").inner_text().splitlines()[0])
+            found.add(drawn(page, "#tip").splitlines()[0])
     assert {"outer", "inner", "cudaStreamSynchronize", "gemm", "train.py:61 in train_step"} <= found
 
 
