@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..statistics.curves import Curve
-from .curve_formula import AnyCurves, BinaryCurve, CurveFormula, Thresholds
+from .curve_formula import AnyCurves, BinaryCurve, CurveFormula, Thresholds, refuse_micro
 from .options import ClassificationTask, checked
 
 
@@ -46,8 +46,7 @@ class MulticlassArea(AreaFormula):
         **kwargs: Any,
     ) -> None:
         checked(self, num_classes=num_classes, average=average, ignore_index=ignore_index, from_logits=from_logits)
-        if average == "micro":
-            raise ValueError(f"{type(self).__name__}: average is 'micro'; expected 'macro', 'weighted', 'none' or None.")
+        refuse_micro(self, average)
         self.columns = num_classes
         self._start(thresholds, True, validate_args, **kwargs)
 

@@ -43,6 +43,12 @@ def _values(name: str, thresholds: Thresholds) -> tuple[float, ...] | None:
     )
 
 
+def refuse_micro(metric: Named, average: str | None) -> None:
+    """Raise where scores of several classes would be ranked together for one area."""
+    if average == "micro":
+        raise ValueError(f"{type(metric).__name__}: average is 'micro'; expected 'macro', 'weighted', 'none' or None.")
+
+
 class CurveFormula(Named):
     """A number or a curve from scores and yes/no targets, exact or binned by `thresholds`."""
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..metric import Metric
 from ..statistics.curves import Curve
 from .areas import AreaFormula, steps
-from .curve_formula import Thresholds
+from .curve_formula import Thresholds, refuse_micro
 from .options import ClassificationTask, checked
 
 Range = tuple[float, float]
@@ -92,8 +92,7 @@ class MulticlassLogAUC(LogAUCFormula):
         **kwargs: Any,
     ) -> None:
         checked(self, num_classes=num_classes, average=average, ignore_index=ignore_index, from_logits=from_logits)
-        if average == "micro":
-            raise ValueError(f"{type(self).__name__}: average is 'micro'; expected 'macro', 'weighted', 'none' or None.")
+        refuse_micro(self, average)
         self.columns = num_classes
         self.__dict__["fpr_range"] = _range(self, fpr_range)
         self._start(thresholds, True, validate_args, **kwargs)

@@ -13,8 +13,8 @@ else:
     Drawn = object
 
 
-class ROCPlot(Drawn):
-    """Draws ROC curves."""
+class CurvePlot(Drawn):
+    """Draws curves."""
 
     def plot(  # type: ignore[override]  # torchmetrics' order of arguments
         self,
@@ -25,48 +25,39 @@ class ROCPlot(Drawn):
         threshold: float | None = 0.5,
     ) -> tuple[Any, Any]:
         """Draw the curve, or `curve`, with the area under it (or `score`; False for none) and the point at `threshold` (None for none)."""
+        found = self.compute() if curve is None else curve
+        return self._draw(
+            found,
+            score,
+            ax,
+            labels=self.labels if labels is None else labels,
+            threshold=threshold if _has_thresholds(self) else None,
+            noun=_noun(self),
+        )
+
+    def _draw(self, *drawn: Any, **how: Any) -> tuple[Any, Any]:
+        """Draw what `plot` has found."""
+        raise NotImplementedError
+
+
+class ROCPlot(CurvePlot):
+    """Draws ROC curves."""
+
+    def _draw(self, *drawn: Any, **how: Any) -> tuple[Any, Any]:
         from ..plotting.canvas import spaced
         from ..plotting.curves import plot_roc
 
-        found = self.compute() if curve is None else curve
-        threshold = threshold if _has_thresholds(self) else None
-        return plot_roc(
-            found,
-            score,
-            ax,
-            labels=self.labels if labels is None else labels,
-            threshold=threshold,
-            name=f"{spaced(type(self).__name__)} curve",
-            noun=_noun(self),
-        )
+        return plot_roc(*drawn, name=f"{spaced(type(self).__name__)} curve", **how)
 
 
-class PrecisionRecallPlot(Drawn):
-    """Draws precision-recall curves."""
+class PrecisionRecallPlot(CurvePlot):
+    """Draws precision-recall curves; the area is the average precision."""
 
-    def plot(  # type: ignore[override]  # torchmetrics' order of arguments
-        self,
-        curve: Any = None,
-        score: Any = None,
-        ax: Any = None,
-        labels: Sequence[str] | None = None,
-        threshold: float | None = 0.5,
-    ) -> tuple[Any, Any]:
-        """Draw the curve, or `curve`, with its average precision (or `score`; False for none) and the point at `threshold` (None for none)."""
+    def _draw(self, *drawn: Any, **how: Any) -> tuple[Any, Any]:
         from ..plotting.canvas import spaced
         from ..plotting.curves import plot_precision_recall
 
-        found = self.compute() if curve is None else curve
-        threshold = threshold if _has_thresholds(self) else None
-        return plot_precision_recall(
-            found,
-            score,
-            ax,
-            labels=self.labels if labels is None else labels,
-            threshold=threshold,
-            name=spaced(type(self).__name__),
-            noun=_noun(self),
-        )
+        return plot_precision_recall(*drawn, name=spaced(type(self).__name__), **how)
 
 
 class OperatingPointPlot(Drawn):
