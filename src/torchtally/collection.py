@@ -6,7 +6,7 @@ import copy
 import os
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from . import distributed
 from .apart import Call, Forwarded, mergeable, update_all
 from .faults import Fault
 from .fetching import UnderWay, over_ranks
-from .formula import Formula, check_all, wants_grad
+from .formula import Formula, Seen, check_all, wants_grad
 from .guard import Guard, guarded
 from .ledger import Ledger, LooseLedger
 from .metric import Metric, _opened, _saving, _valid_part, required_of, saving_all, taken_by
@@ -25,7 +25,7 @@ from .pending import Pending
 from .refusal import refused
 from .statistic import host_visible, in_functorch, map_tensors, may_wait
 from .statistics.averages import Average, ScalarRows, add_scalars, read_scalars
-from .together import Read, Together, peers_of
+from .together import Members, Read, Together, peers_of, signs_of
 from .valid import rows_of
 
 
@@ -89,6 +89,8 @@ class MetricCollection(nn.Module):
     _served: list[str]
     _places: dict[str, list[tuple[str, tuple[int, str]]]] | None  # of each member: name in a state_dict, part and slot
     _guard: Guard  # of all members, too
+    _told = False
+    """Whether attributes of members tell all about how they are read."""
 
     def add_metrics(
         self,
@@ -185,7 +187,8 @@ class MetricCollection(nn.Module):
                 fed.setdefault(i, (i, statistic, key[1], positions))
         self.ledger.members = members
         self.ledger.strict = strict
-        self.__dict__.update(_fed=[fed[i] for i in sorted(fed)], _apart=apart, _plans={}, _places=None)
+        told = all(isinstance(m, Formula) and type(m)._settle is Metric._settle for m in self._modules.values())
+        self.__dict__.update(_fed=[fed[i] for i in sorted(fed)], _apart=apart, _plans={}, _places=None, _told=told)
         self.__dict__["_shared"] = [
             (m, self.ledger.members_of(m.needs()))
             for m in dict.fromkeys(self._modules.values())
@@ -391,31 +394,27 @@ class MetricCollection(nn.Module):
         wanted = {i for m, indices in self._shared if m.is_differentiable for i in indices}
         return [j for j, feeds in enumerate(self.ledger.feeds) if wanted & set(feeds)]
 
-    def _values(self, ledger: Ledger, skipped: frozenset[int] = frozenset()) -> dict[int, Any]:
-        """Unrounded value of every member that shares, by id; what several formulas see is made once."""
-        ledger.fold()
-        views = ledger.views()
-        seen: dict[int, Any] = {}
-        out = {}
-        for m, indices in self._shared:
-            if m.ledger is not self.ledger or m.emptied or id(m) in skipped:
-                continue
-            for i in indices:
-                if i not in seen:
-                    seen[i] = ledger.keys[i][0].totals(views[i])
-            out[id(m)] = m.value(*[seen[i] for i in indices])
-        return out
+    def _values(self, ledger: Ledger, read: Read | None = None, skipped: Container[int] = (), numbers: bool = True) -> dict[int, Any]:
+        """Unrounded value of every member that shares, and is `read`, by id; what several formulas see is made once."""
+        mine = self.ledger
+        here = [
+            each
+            for each in self._shared
+            if (m := each[0]).ledger is mine and m._emptied != mine.generation and id(m) not in skipped and (read is None or m in read)
+        ]
+        return Seen(ledger).values(here, numbers) if here else {}
 
     def compute(self) -> dict[str, Any]:
         """All values over everything seen since the last reset, by name."""
         read = self._read_ranks()
         with self._guard:
             total = self._total(read)
-            found = self._values(total, self._unread(read)) if total is not None else {}
-            shared = {id(m): m._finish(found[id(m)]) for m in self._modules.values() if id(m) in found}
-        values = {n: shared[id(m)] if id(m) in shared else m.compute() for n, m in self._modules.items()}
+            found = self._values(total, read) if total is not None else {}
+            values = {n: m._finish(found[key]) for n, m in self._modules.items() if (key := id(m)) in found}
+        if len(values) < len(self._modules):
+            values = {n: values[n] if n in values else m.compute() for n, m in self._modules.items()}
         out = self._named(values)
-        if shared and total is not None:
+        if found and total is not None:
             check_all(self._faults(total), out)
         return out
 
@@ -427,8 +426,10 @@ class MetricCollection(nn.Module):
         """A member that is read over ranks by torch.distributed; the others like it are read with it."""
         if not distributed.available():
             return None
-        candidates = (m for _, m in self._leaves() if m.dist_sync_fn is None and m._to_sync())
-        return next((m for m in candidates if distributed.channel_of(m.process_group) is not None), None)
+        for m in self._modules.values() if self._told else (m for _, m in self._leaves()):
+            if m.dist_sync_fn is None and m._to_sync() and distributed.channel_of(m.process_group) is not None:
+                return m
+        return None
 
     def _leaves(self) -> Iterator[tuple[str, Metric]]:
         """Every metric that holds totals: the members, and those inside of members."""
@@ -440,9 +441,10 @@ class MetricCollection(nn.Module):
                     if isinstance(m, Formula) or m._defaults:
                         yield n, m
 
-    def peers(self, metric: Metric) -> list[tuple[str, Metric]]:
+    def peers(self, metric: Metric) -> Members:
         """The metrics that are read over the same ranks as one of them, with their names."""
-        return peers_of(self._leaves(), metric)
+        signs = signs_of(self._modules.values(), metric.process_group) if self._told else None
+        return self.together.peers(signs, lambda: list(peers_of(self._leaves(), metric)))
 
     def _total(self, read: Read | None) -> Ledger | None:
         """The shared ledger to read: over all ranks, or this rank's own; None where ranks share differently, so that each member has its own."""
@@ -450,10 +452,6 @@ class MetricCollection(nn.Module):
             return self.ledger
         sharing = next((m for m, _ in self._shared if m.ledger is self.ledger and not m.emptied and m in read), None)
         return None if sharing is None or read.totals.apart else read.ledger_of(sharing)
-
-    def _unread(self, read: Read | None) -> frozenset[int]:
-        """Members that are not read over ranks although others are."""
-        return frozenset() if read is None else frozenset(id(m) for m, _ in self._shared if m not in read)
 
     def _faults(self, ledger: Ledger) -> list[tuple[str, Fault]]:
         return [(self._served[j], fault) for j in range(len(ledger.inputs)) for fault in ledger.faults_of(j)]
@@ -510,7 +508,7 @@ class MetricCollection(nn.Module):
     def _values_now(self, read: Read | None) -> tuple[dict[str, Any], list[tuple[str, Fault]]]:
         """The values, and what was kept out, of the formulas that do not wait for other ranks."""
         elsewhere = frozenset(id(m) for m in self._modules.values() if isinstance(m, Formula) and m._to_sync())
-        shared = self._values(self.ledger, elsewhere)
+        shared = self._values(self.ledger, skipped=elsewhere, numbers=False)
         faults = self._faults(self.ledger) if shared else []
         values: dict[str, Any] = {}
         for n, m in self._modules.items():

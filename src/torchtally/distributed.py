@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import atexit
-import datetime
 import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch import distributed as dist
+
+from .wire import PrivateWire, Shortly, Wire
 
 Steps = Generator[Any, None, Any]
 """A read under way: yields each collective it has to wait for, returns what was read."""
@@ -30,77 +29,7 @@ class RankTimeout(RankError, TimeoutError):
 
 def available() -> bool:
     """Whether there are other ranks to read from."""
-    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
-
-
-class Traffic:
-    """How many collectives were called and how many bytes this rank gave to them."""
-
-    def __init__(self) -> None:
-        self.collectives = self.bytes = 0
-
-    def add(self, x: Tensor) -> None:
-        self.collectives += 1
-        self.bytes += x.numel() * x.element_size()
-
-
-_counters: list[Traffic] = []
-
-
-@contextmanager
-def counted() -> Iterator[Traffic]:
-    """Counts the collectives of all reads within: `with counted() as traffic: tally.compute()`."""
-    traffic = Traffic()
-    _counters.append(traffic)
-    try:
-        yield traffic
-    finally:
-        _counters.remove(traffic)
-
-
-class Wire:
-    """Collectives over a user's group. Each returns at once with the work to wait for."""
-
-    def __init__(self, group: Any, world: int) -> None:
-        self._group, self.world = weakref.ref(group), world  # weakly: a group that was destroyed must not live on in our table
-
-    def all_reduce(self, x: Tensor, how: str = "sum") -> Any:
-        for traffic in _counters:
-            traffic.add(x)
-        return self._reduce(x, {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}[how])
-
-    def all_gather(self, x: Tensor) -> tuple[Tensor, Any]:
-        """The tensor of every rank, one a row."""
-        for traffic in _counters:
-            traffic.add(x)
-        out = x.new_empty((self.world, *x.shape))
-        return out, self._gather(list(out.unbind()), x)
-
-    def _reduce(self, x: Tensor, operator: Any) -> Any:
-        return dist.all_reduce(x, operator, group=self._group(), async_op=True)
-
-    def _gather(self, out: list[Tensor], x: Tensor) -> Any:
-        return dist.all_gather(out, x, group=self._group(), async_op=True)
-
-
-class PrivateWire(Wire):
-    """Gloo connections of our own between the ranks of a group, so that a read in a thread meets no collective of the user.
-
-    It carries host tensors whatever the group's backend is, and makes no stream of a device wait for another rank.
-    """
-
-    def __init__(self, store: Any, rank: int, world: int) -> None:
-        timeout = datetime.timedelta(minutes=30)
-        self.own: Any = dist.ProcessGroupGloo(store, rank, world, timeout)
-        super().__init__(self.own, world)
-
-    def _reduce(self, x: Tensor, operator: Any) -> Any:
-        options = dist.AllreduceOptions()
-        options.reduceOp = operator
-        return self.own.allreduce([x], options)
-
-    def _gather(self, out: list[Tensor], x: Tensor) -> Any:
-        return self.own.allgather([out], [x])
+    return dist.is_available() and (group := dist.group.WORLD) is not None and group.size() > 1
 
 
 class Channel:
@@ -108,9 +37,10 @@ class Channel:
 
     def __init__(self, group: Any) -> None:
         self.world, self.rank = dist.get_world_size(group), dist.get_rank(group)
-        self.wire = Wire(group, self.world)
         self.name = group.group_name
         self.backends = _backends(group)
+        self.wire = Wire(group, self.world, self.backends.get("cpu") == "gloo")
+        self._on_host = "cpu" in self.backends
         self._unfinished: Flight | None = None
         self._thread: _Thread | None = None
         self._lock = threading.Lock()
@@ -132,6 +62,8 @@ class Channel:
         One backend for all devices means the host, so that ranks may hold their totals on different devices. A group that carries no host
         tensors (NCCL) is given the rank's own device.
         """
+        if self._on_host and device.type == "cpu":
+            return device
         backends = self.backends
         if backends.get("cpu") is not None and backends.get(device.type) in (None, backends["cpu"]):
             return torch.device("cpu")
@@ -306,6 +238,8 @@ class Flight:
         try:
             if self.background is not None:
                 self.background.until(work.is_completed)
+            elif isinstance(work, Shortly):
+                work.look()
             while deadline is not None and not work.is_completed():
                 if (left := deadline - time.monotonic()) <= 0:
                     raise RankTimeout(self._explain(f"a rank did not come {self._limit()}; reading again goes on waiting for it"))

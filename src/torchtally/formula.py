@@ -6,8 +6,9 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +20,7 @@ from .ledger import Clock, Key, Ledger, LooseLedger
 from .metric import Metric, _opened, _saving, _seen, required_of, taken_by
 from .pending import Pending
 from .refusal import refused
-from .statistic import Slots, Statistic, loose, map_tensors
+from .statistic import Slots, Statistic, in_functorch, loose, map_tensors
 from .together import Read, described, gathered_by, part_of_all
 from .valid import rows_of
 
@@ -53,6 +54,11 @@ class Formula(Metric):
     entries: tuple[str, ...] = ("preds", "target")
     """The parameters of `update` that the statistics are fed, in order."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not cls.__module__.startswith("torchtally."):
+            cls.in_numbers = False  # who wrote it was told of tensors
+
     def __init__(self, *statistics: Statistic, validate_args: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not isinstance(validate_args, bool):
@@ -74,6 +80,9 @@ class Formula(Metric):
     def value(self, *totals: Any) -> Any:
         """The result, from what each statistic's `totals` gives; in float64 wherever it is not a count."""
         raise NotImplementedError
+
+    in_numbers: ClassVar[bool] = False
+    """Whether `value` takes what `Statistic.numbers` gives in place of tensors, too."""
 
     # ---- adding
     def _add(self, *batch: Any, valid: Any = None) -> None:
@@ -179,7 +188,7 @@ class Formula(Metric):
         if type(self).compute is Formula.compute:
             if self.dist_sync_on_step and distributed.available():
                 batch = self._over_ranks(batch, self.process_group)
-            value = self._of_batch(self._read(batch))
+            value = self._of_batch(self._read(batch, numbers=True))
         else:
             value = self._computed_over(batch)
         self.__dict__["_forward_cache"] = map_tensors(value, torch.Tensor.detach) if batch.followed else value
@@ -266,9 +275,9 @@ class Formula(Metric):
             range(len(ledger.keys)) if not ledger.shared and len(ledger.keys) == len(self.statistics) else ledger.members_of(self.needs())
         )
 
-    def _read(self, ledger: Ledger) -> Any:
-        """The formula on the totals of a ledger, in full precision."""
-        return self.value(*self._totals(ledger))
+    def _read(self, ledger: Ledger, numbers: bool = False) -> Any:
+        """The formula on the totals of a ledger, in full precision. It may be in NumPy if `numbers`."""
+        return Seen(ledger).values([(self, self._mine(ledger))], numbers)[id(self)]
 
     def _totals(self, ledger: Ledger) -> list[Any]:
         ledger.fold()
@@ -277,7 +286,11 @@ class Formula(Metric):
 
     def _finish(self, value: Any) -> Any:
         """Rounded once to the dtype of results, in memory of its own."""
-        return self._round(value) if isinstance(value, Tensor) else map_tensors(value, self._round)
+        if isinstance(value, float):  # a number of NumPy
+            return torch.scalar_tensor(value, dtype=self._dtype or torch.get_default_dtype(), device="cpu")
+        if isinstance(value, np.ndarray):
+            return self._round(torch.from_numpy(value.copy()))
+        return self._round(value) if type(value) is Tensor else map_tensors(value, self._round)
 
     def _of_batch(self, value: Any) -> Any:
         """The value `forward` gives, of static shape: `forward` never waits."""
@@ -328,7 +341,7 @@ class Formula(Metric):
         ledger = self._of_ranks()
         with self._held():
             ledger = ledger or self._own()
-            value = self._finish(self._read(ledger))
+            value = self._finish(self._read(ledger, numbers=True))
         check(type(self).__name__, self._faults(ledger), value)
         return value
 
@@ -579,6 +592,44 @@ class Formula(Metric):
             faults = [f for j, (i, _) in enumerate(ledger.inputs) for f in i.faults(slots[len(ledger.keys) + j])]
             check(type(self).__name__, faults, value)
         return value
+
+
+class Seen:
+    """What formulas see of the totals of a ledger, made once for all of them."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        ledger.fold()
+        self._ledger, self._keys = ledger, ledger.keys
+        self._tensors: dict[int, Any] = {}
+        self._numbers: dict[int, Any] = {}
+
+    def values(self, formulas: Sequence[tuple[Formula, Sequence[int]]], numbers: bool) -> dict[int, Any]:
+        """The unrounded value of each by id, from the statistics at the places beside it; in NumPy where they can be, if `numbers`."""
+        out, in_tensors = {}, formulas
+        slots = self._ledger.views_in_numpy() if numbers and not torch.compiler.is_compiling() and not in_functorch() else None
+        if slots is not None:
+            in_tensors = []
+            with np.errstate(divide="ignore", invalid="ignore"):
+                for each in formulas:
+                    m, places = each
+                    found = [self._number(i, slots[i]) for i in places] if m.in_numbers else ()
+                    if found and not any([x is None for x in found]):
+                        out[id(m)] = m.value(*found)
+                    else:
+                        in_tensors.append(each)
+        for m, places in in_tensors:
+            out[id(m)] = m.value(*[self._tensor(i) for i in places])
+        return out
+
+    def _number(self, i: int, slots: Slots) -> Any:
+        if i not in self._numbers:
+            self._numbers[i] = self._keys[i][0].numbers(slots)
+        return self._numbers[i]
+
+    def _tensor(self, i: int) -> Any:
+        if i not in self._tensors:
+            self._tensors[i] = self._keys[i][0].totals(self._ledger.views()[i])
+        return self._tensors[i]
 
 
 def wants_grad(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -6,13 +6,12 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from math import prod
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from .head import HEAD, Head
 from .ledger import Group, Ledger
-
-HEAD = 2048
-"""Numbers in a head, in float64: 16 KB cost a network hardly more than 16 bytes."""
 
 FIXED = 13
 """Of these the first: a count of ranks, and pieces of two digests with their squares."""
@@ -36,12 +35,31 @@ class Layout:
     def __init__(self, title: str, lines: Iterable[tuple[str, str]], arrangement: str) -> None:
         self.title, self.lines = title, list(lines)
         self.text = "\n".join(f"{name}: {what}" for name, what in self.lines)
-        pieces = [d for text in (self.text, arrangement) for d in _with_squares(digest_of(text))]
-        self.fixed = [1.0, *map(float, pieces)]
+        self._metrics, self._arrangement = (_with_squares(digest_of(text)) for text in (self.text, arrangement))
+        self._empty = np.zeros(HEAD)
+        self._empty[:FIXED] = 1.0, *self._metrics, *self._arrangement
+        self._on: dict[torch.device, Tensor] = {}
+
+    def head(self, device: torch.device) -> Head:
+        """A head with the digests and nothing else."""
+        if device.type == "cpu":
+            return Head(self._empty.copy())
+        if device not in self._on:
+            self._on[device] = torch.from_numpy(self._empty).to(device)
+        return Head(self._on[device].clone())
+
+    def agreed(self, known: list[float]) -> tuple[bool, bool]:
+        """Whether all ranks hold these metrics, and whether they share totals alike.
+
+        Only of equal numbers is the mean of the squares the square of the mean: then all are this rank's, and it sees that in the sums.
+        """
+        given = known[0]  # by so many ranks; by one where PyTorch only pretends that there are many
+        metrics, arrangement = ([given * d for d in digest] for digest in (self._metrics, self._arrangement))
+        return known[1:7] == metrics, known[7:FIXED] == arrangement
 
 
-def _with_squares(digest: list[int]) -> list[int]:
-    return [*digest, *(d * d for d in digest)]
+def _with_squares(digest: list[int]) -> list[float]:
+    return [*map(float, digest), *(float(d * d) for d in digest)]
 
 
 class Plan:
@@ -62,10 +80,16 @@ class Plan:
             for n, at in enumerate(_fault_places(ledger, j))
             if at is not None
         ]
+        inputs = [(k, j) for k, ledger in enumerate(ledgers) for j in range(len(ledger.inputs))]
+        rows = {kj: [n for n, (k, (j, _), *_) in enumerate(self.faults) if (k, j) == kj] for kj in inputs}
+        self.told = {kj: found for kj in inputs if len(found := rows[kj]) == len(_fault_places(ledgers[kj[0]], kj[1]))}
+        """The inputs of which the table tells all that was kept out, and their rows there."""
         self.table, self.buckets = place, min(world, max(1, TABLE // max(len(self.faults), 1)))
         if place + len(self.faults) * (1 + self.buckets) > HEAD:
             self.buckets = 0
         place += len(self.faults) * (1 + self.buckets)
+        self.known = place
+        """How many of the first numbers of a head the host wants to know."""
         told = {(k, first) for k, _, _, first in self.faults}
         # ---- sums in the head, the smallest first
         self.packed: list[tuple[int, Group, int, int]] = []
@@ -99,20 +123,10 @@ class Plan:
         self.width = sum(size if dtype.is_floating_point else 2 * size for dtype, size in kinds)
         fits = not self.payload and place + world * self.width <= HEAD and not any(dtype.is_complex for dtype, _ in kinds)
         self.columns = place if kinds and fits else None
-        self._templates: dict[tuple[torch.device, tuple[float, ...]], Tensor] = {}
 
     def merged_slots(self, ledgers: Sequence[Ledger]) -> list[tuple[int, int, str]]:
         """The slots of what combines as a group: ledger, statistic and name."""
         return [(k, i, name) for k, i in self.merged for name, slot in ledgers[k].keys[i][0].slots().items() if slot.combine != "cat"]
-
-    def template(self, layout: Layout, device: torch.device) -> Tensor:
-        """An empty head with the digests."""
-        key = device, tuple(layout.fixed)
-        if key not in self._templates:
-            head = torch.zeros(HEAD, dtype=torch.float64)
-            head[:FIXED] = torch.tensor(layout.fixed, dtype=torch.float64)
-            self._templates[key] = head.to(device)
-        return self._templates[key].clone()
 
 
 def _fault_places(ledger: Ledger, j: int) -> list[tuple[tuple[Group, int], tuple[Group, int]] | None]:

@@ -17,18 +17,13 @@ import torch
 from torch import Tensor
 
 from .distributed import Channel, RankError, Steps, Wire
-from .ledger import Group, Ledger
+from .head import Head, as_floats, from_floats
+from .ledger import Group, Ledger, ordinary
 from .plan import FIXED, Layout, Plan
 from .statistic import Slots
 
+_NEVER = torch.iinfo(torch.int64).max
 _ONE = 1 << 40  # one rank with a fault, above the number of its first update
-_LOW = (1 << 32) - 1
-_IN_NUMPY = (torch.int64, torch.float64, torch.float32)
-
-
-def _agree(sums: Sequence[float], world: int) -> bool:
-    """Whether all ranks gave the same pieces: only then is the mean of the squares the square of the mean."""
-    return all(world * int(squares) == int(total) ** 2 for total, squares in zip(sums[:3], sums[3:6]))
 
 
 class Totals:
@@ -43,7 +38,7 @@ class Reduction:
 
     `ledgers` are taken as they are now. Where ranks agree on the metrics but not on which of them share totals (one was updated or reset on
     its own, on some ranks only), `apart(ledgers)` gives a ledger for each metric, and these are reduced instead. `aside`: over the host, while
-    the caller goes on.
+    the caller goes on. `closed`: nobody will add to what comes back.
     """
 
     def __init__(
@@ -55,7 +50,9 @@ class Reduction:
         states: list[Any] | None = None,
         apart: Callable[[list[Ledger]], list[Ledger]] | None = None,
         aside: bool = False,
+        closed: bool = False,
     ) -> None:
+        self.closed = closed
         self.channel, self.plan, self.layout = channel, plan, layout
         self.events: list[Any] = []
         if aside:
@@ -83,12 +80,12 @@ class Reduction:
             fixed = [_bytes(x) for x in self._gatherable()] if plan.columns is None else []
         except Exception as error:
             return (yield from self._refuse(wire, error))
-        yield wire.all_reduce(head)
-        known: list[float] = head[: plan.table + len(plan.faults) * (1 + plan.buckets)].tolist()
-        given = int(known[0])  # by how many ranks; by one where PyTorch only pretends that there are many
-        if not _agree(known[1:7], given):
+        yield wire.all_reduce(head.tensor)
+        known = head.known(plan.known)
+        same_metrics, same_arrangement = self.layout.agreed(known)
+        if not same_metrics:
             raise RankError(f"{self.layout.title}: {self._differences(known, self.layout.lines)}")
-        if not _agree(known[7:13], given):
+        if not same_arrangement:
             return (yield from self._all_apart(wire))
         works = [wire.all_reduce(flat, group[1]) for group, _, flat in big]
         rows = None  # what is gathered, in one go with the samples if there are any
@@ -105,47 +102,37 @@ class Reduction:
         return self._totals(head, known, big, rows, sizes if payload is not None else [], sum(map(len, fixed)))
 
     # ---- what is sent
-    def _head(self, payload: Tensor | None) -> Tensor:
-        plan = self.plan
-        head = plan.template(self.layout, self.device)
+    def _head(self, payload: Tensor | None) -> Head:
+        plan, head = self.plan, self.layout.head(self.device)
         if plan.sizes is not None and payload is not None:
-            head[plan.sizes + self.channel.rank].fill_(float(payload.numel()))
+            head.put(plan.sizes + self.channel.rank, float(payload.numel()))
         for k, ledger in enumerate(self.ledgers):
-            head[plan.updates + k].fill_(float(ledger.clock.count))
+            head.put(plan.updates + k, float(ledger.clock.count))
             if ledger.clock.traced:
-                head[plan.updates + k].add_(ledger.clock.ticks.to(self.device))
-        host = head.numpy() if type(head) is Tensor and head.is_cpu else None
+                head.tensor[plan.updates + k].add_(ledger.clock.ticks.to(self.device))
+        in_numpy = [ledger.flats_in_numpy() or {} for ledger in self.ledgers]
         if plan.faults:
-            self._put_faults(head)
-        for k, group, place, size in plan.packed:
-            flat: Any = self.ledgers[k].flats[group]
-            into: Any = head
-            if host is not None and group[0] in _IN_NUMPY:
-                into, flat = host, flat.cpu().numpy()
-            else:
-                flat = flat.to(self.device)
-            if group[0].is_floating_point:
-                into[place : place + size] = flat
-            else:  # exact up to two million ranks: two halves of 32 bits, each a sum below 2 ** 53
-                into[place : place + size] = flat & _LOW
-                into[place + size : place + 2 * size] = flat >> 32
+            self._put_faults(head, in_numpy)
+        for k, group, place, _ in plan.packed:
+            head.put_flat(place, self.ledgers[k].flats[group], in_numpy[k].get(group))
         if plan.columns is not None:  # the others add zeros to it
             start = plan.columns + self.channel.rank * plan.width
-            head[start : start + plan.width] = torch.cat([_as_floats(x) for x in self._gatherable()])
+            head.tensor[start : start + plan.width] = torch.cat([as_floats(x) for x in self._gatherable()])
         return head
 
-    def _put_faults(self, head: Tensor) -> None:
+    def _put_faults(self, head: Head, in_numpy: list[dict[Group, Any]]) -> None:
         """How many faults of each sort, and where there are any in which update the first was."""
         plan, flats = self.plan, [ledger.flats for ledger in self.ledgers]
-        table = head[plan.table : plan.table + len(plan.faults) * (1 + plan.buckets)].view(len(plan.faults), -1)
         mine = 1 + self.channel.rank % max(plan.buckets, 1)
-        if head.is_cpu and all(ledger.on_cpu for ledger in self.ledgers):  # mostly nothing, and then nothing is written
+        if head.tensor.is_cpu and all(in_numpy):  # mostly nothing, and then nothing is written
             for row, (k, _, (counts, place), (firsts, first)) in enumerate(plan.faults):
-                if found := int(flats[k][counts][place]):
-                    table[row, 0] = found
+                if found := int(in_numpy[k][counts][place]):
+                    start = plan.table + row * (1 + plan.buckets)
+                    head.put(start, found)
                     if plan.buckets:
-                        table[row, mine] = int(flats[k][firsts][first]) + _ONE
+                        head.put(start + mine, int(in_numpy[k][firsts][first]) + _ONE)
             return
+        table = head.tensor[plan.table : plan.known].view(len(plan.faults), -1)
         count = torch.stack([flats[k][group][start] for k, _, (group, start), _ in plan.faults])
         table[:, 0] = count
         if plan.buckets:
@@ -188,18 +175,17 @@ class Reduction:
         assert self.apart is not None
         ledgers = self.apart(self.ledgers)
         plan = Plan(ledgers, self.channel.world, self.states is not None)
-        again = Reduction(self.channel, plan, Layout(self.layout.title, self.layout.lines, "apart"), ledgers, self.states, aside=self.aside)
+        again = Reduction(self.channel, plan, Layout(self.layout.title, self.layout.lines, "apart"), ledgers, self.states, None, self.aside, self.closed)
         totals = yield from again.steps(wire)
         totals.apart = True
         return totals
 
     # ---- what comes back
-    def _totals(self, head: Tensor, known: list[float], big: list[Any], rows: Tensor | None, sizes: list[int], fixed: int) -> Totals:
+    def _totals(self, head: Head, known: list[float], big: list[Any], rows: Tensor | None, sizes: list[int], fixed: int) -> Totals:
         plan = self.plan
         flats: list[dict[Group, Tensor]] = [{} for _ in self.ledgers]
         for k, group, place, size in plan.packed:
-            width = size if group[0].is_floating_point else 2 * size
-            flats[k][group] = _from_floats(head[place : place + width], group[0])
+            flats[k][group] = head.flat(place, size, group[0])
         for group, ks, joined in big:
             for k, flat in zip(ks, joined.split([self.ledgers[k].sizes[group] for k in ks])):
                 flats[k][group] = flat if len(ks) == 1 else flat.clone()
@@ -225,16 +211,20 @@ class Reduction:
         for n, (k, which, _, _) in enumerate(plan.faults):
             start = plan.table + n * width
             out[k].known[which] = int(known[start]), _first(known[start + 1 : start + width])
+        for (k, j), rows_of_j in plan.told.items():
+            if not any([known[plan.table + n * width] for n in rows_of_j]):
+                out[k].quiet |= {j}
         return Totals(out, states, False)
 
-    def _by_rank(self, head: Tensor, rows: Tensor | None) -> Iterator[Tensor]:
+    def _by_rank(self, head: Head, rows: Tensor | None) -> Iterator[Tensor]:
         """Each part of what was gathered, the ranks' one a row."""
         plan, at = self.plan, 0
-        columns = None if plan.columns is None else head[plan.columns : plan.columns + self.channel.world * plan.width].view(-1, plan.width)
+        end = 0 if plan.columns is None else plan.columns + self.channel.world * plan.width
+        columns = None if plan.columns is None else head.tensor[plan.columns : end].view(-1, plan.width)
         for mine in self._gatherable():
             if columns is not None:
                 size = mine.numel() * (1 if mine.dtype.is_floating_point else 2)
-                found = _from_floats(columns[:, at : at + size], mine.dtype)
+                found = from_floats(columns[:, at : at + size], mine.dtype)
             else:
                 assert rows is not None
                 size = mine.numel() * mine.element_size()
@@ -247,8 +237,8 @@ class Reduction:
         before = sum(len(ledger.sampled) for ledger in self.ledgers[:k])
         samples = {place: [x for rank in pieces for x in rank[before + n]] for n, place in enumerate(mine.sampled)}
         home = self.device if self.aside else mine.device
-        with torch.inference_mode(False):
-            total = mine.twin({g: flats.get(g, flat).to(home) for g, flat in mine.flats.items()}, samples, home)
+        with ordinary():
+            total = mine.twin({g: flats.get(g, flat).to(home) for g, flat in mine.flats.items()}, samples, home, self.closed)
         if home != self.device:
             total.samples = {place: [x.to(home) for x in found] for place, found in samples.items()}
         for i in [i for kk, i in self.plan.merged if kk == k]:
@@ -269,12 +259,12 @@ class Reduction:
     # ---- when ranks differ
     def _refuse(self, wire: Wire, error: Exception) -> Steps:
         """Tell the others, who would wait for ever, that this rank cannot give its totals: perhaps there is no memory left to copy them."""
-        head = self.plan.template(self.layout, self.device)
-        head[1] += 1  # a digest that nobody has
-        yield wire.all_reduce(head)
+        head = self.layout.head(self.device)
+        head.tensor[1].add_(1)  # a digest that nobody has
+        yield wire.all_reduce(head.tensor)
         what = f"not readable there ({type(error).__name__}: {error})"
         lines = [(name, what) for name, _ in self.layout.lines]
-        raise RankError(f"{self.layout.title}: {self._differences(head[:FIXED].tolist(), lines)}") from error
+        raise RankError(f"{self.layout.title}: {self._differences(head.known(FIXED), lines)}") from error
 
     def _differences(self, known: list[float], lines: list[tuple[str, str]]) -> str:
         """Who holds what, exchanged where the ranks met: their collectives can no longer be trusted to match."""
@@ -323,21 +313,7 @@ def _named(ranks: list[int]) -> str:
 def _first(table: list[float]) -> int:
     """The first update with a fault. Exact unless ranks share an entry; of those that do, their mean is taken."""
     found = [(int(x) & (_ONE - 1)) // (int(x) >> 40) for x in table if x]
-    return min(found, default=torch.iinfo(torch.int64).max)
-
-
-def _as_floats(x: Tensor) -> Tensor:
-    """Numbers in float64 without loss: integers as two halves of 32 bits."""
-    x = x.detach().reshape(-1)
-    return x.double() if x.dtype.is_floating_point else torch.cat([x & _LOW, x >> 32]).double()
-
-
-def _from_floats(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """What `_as_floats` made them of, or the sum of several such, in memory of its own."""
-    if dtype.is_floating_point:
-        return x.to(dtype, copy=True)
-    low, high = x.long().tensor_split(2, dim=-1)
-    return ((high << 32) + low).to(dtype)
+    return min(found, default=_NEVER)
 
 
 def _bytes(x: Tensor) -> Tensor:

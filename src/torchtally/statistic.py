@@ -105,6 +105,11 @@ class Statistic:
 
     input = Input()
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "totals" in cls.__dict__ and "numbers" not in cls.__dict__:
+            cls.numbers = Statistic.numbers  # type: ignore[method-assign]  # what a parent gives is of its own totals
+
     @property
     def label(self) -> str:
         """Its name in states, where a metric has several."""
@@ -147,6 +152,10 @@ class Statistic:
     def totals(self, slots: Slots) -> Any:
         """What a formula sees."""
         return slots
+
+    def numbers(self, slots: Slots) -> Any:
+        """The same in NumPy, from slots on the host as NumPy sees them, for formulas that take either; None where there is no such form."""
+        return None
 
 
 def loose(part: Statistic | Input, device: torch.device, clock: Clock) -> Slots:

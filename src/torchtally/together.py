@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+import weakref
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -70,7 +72,11 @@ class Together:
         self._channel: Channel | None = None
         self._served: set[int] = set()
         self._ledgers: list[Ledger] = []
-        self._users: list[Metric] = []
+        self._users: list[weakref.ref[Metric]] = []
+        self._signs: Any = None
+        self._peers: Members = ()
+        self._laid_for: Members | None = None
+        self._laid_over: Channel | None = None
         self._key: Any = None
         self._laid: Any = None
 
@@ -80,7 +86,7 @@ class Together:
         return (
             token is not None
             and all(ledger.reduced is token for ledger in self._ledgers)
-            and all(user.__dict__.get("_token") is token for user in self._users)
+            and all((user := held()) is not None and user.__dict__.get("_token") is token for held in self._users)
         )
 
     def kept(self, reader: Any, channel: Channel) -> Read | None:
@@ -89,6 +95,14 @@ class Together:
             return None
         self._served.add(id(reader))
         return self._read
+
+    def peers(self, signs: Any, find: Callable[[], Members]) -> Members:
+        """The members that are read together, found again only where `signs`, all that decides it, have changed; None: where nothing tells."""
+        if signs is None:
+            return find()
+        if signs != self._signs:
+            self._signs, self._peers = signs, find()
+        return self._peers
 
     def again(self, metric: Metric) -> None:
         """A member was reset: what it reads next is new, whatever the others do with what was read."""
@@ -137,7 +151,8 @@ class Together:
         self._token = None  # a later `compute` reads anew
         return flight, read
 
-    def _start(self, channel: Channel, members: Members, later: bool = False) -> tuple[Flight, Read]:
+    def _lay_out(self, channel: Channel, members: Members) -> None:
+        """What travels how, and where each member's totals will be, unless it is known from the last time."""
         formulas: list[tuple[str, Any]] = [(n, m) for n, m in members if hasattr(m, "ledger")]
         users = [m for _, m in members if not hasattr(m, "ledger")]
         ledgers: list[Ledger] = list(dict.fromkeys(m.ledger for _, m in formulas))
@@ -154,12 +169,19 @@ class Together:
             needs = [(k, m.needs(), empty) for (_, m), k, empty in zip(formulas, places, emptied)]
             self._laid = layout, Plan(ledgers, channel.world, bool(users)), (shared, own, gone), partial(_parts, needs)
             self._key = key
+        self._ledgers, self._users = ledgers, [weakref.ref(m) for m in users]
+        self._laid_for, self._laid_over = (members if members is self._peers else None), channel  # a metric must not hold itself
+
+    def _start(self, channel: Channel, members: Members, later: bool = False) -> tuple[Flight, Read]:
+        if members is not self._laid_for or channel is not self._laid_over:
+            self._lay_out(channel, members)
+        ledgers, users = self._ledgers, [m for _, m in members if not hasattr(m, "ledger")] if self._users else []
         layout, plan, found_at, apart = self._laid
-        self._ledgers, self._users, self._channel, self._served = ledgers, users, channel, set()
+        self._channel, self._served = channel, set()
         self._read, self._late = None, None
         read = Read(Totals([], [], False), *found_at)
         states, events = _states_of(users) if users else (None, [])
-        reduction = Reduction(channel, plan, layout, ledgers, states, apart, aside=later)
+        reduction = Reduction(channel, plan, layout, ledgers, states, apart, later, closed=True)
         reduction.events += events
         self._token = object()
         for ledger in ledgers:
@@ -221,6 +243,17 @@ def _plain(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"tensor{tuple(value.shape)}"
     return str(getattr(value, "__qualname__", type(value).__qualname__))
+
+
+_signs = attrgetter("ledger", "_emptied", "sync_on_compute", "process_group", "dist_sync_fn")  # binding and syncing change the ledger
+
+
+def signs_of(metrics: Collection[Any], group: Any) -> list[Any] | None:
+    """All that decides which formulas are read together over the ranks of a group, and which totals are whose; None where there is more."""
+    if any([m._modules for m in metrics]):
+        return None
+    found = [*map(_signs, metrics)]
+    return [channel_of(group), found, [ledger.generation for ledger in {x[0]: None for x in found}]]
 
 
 def same_ranks(group: Any, other: Any) -> bool:

@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT / "src"))
 
 import torchtally as tt  # noqa: E402
 from torchtally import classification as c  # noqa: E402
-from torchtally import distributed, formula, metric, together  # noqa: E402
+from torchtally import distributed, formula, metric, together, wire  # noqa: E402
 from torchtally.stalls import pretend_cuda  # noqa: E402
 from torchtally.testing import assert_no_stalls  # noqa: E402
 
@@ -68,7 +68,7 @@ def check(backend: str, device: str, meeting: str) -> str:
             alone.update(**batch(rank, "cpu"))
         want = alone.compute()
         metrics.update(**mine)
-        with distributed.counted() as traffic:
+        with wire.counted() as traffic:
             values = metrics.compute()
         for name, value in values.items():
             assert value.device.type == device, name

@@ -9,8 +9,8 @@ import torchtally as tt
 from ranks.harness import Raised, run_ranks
 from torchtally import classification as c
 from torchtally import stalls
-from torchtally.distributed import counted
 from torchtally.testing import assert_no_stalls
+from torchtally.wire import counted
 
 
 def tally(**options):

@@ -101,7 +101,7 @@ def test_all_metrics_in_one_collection_are_read_together():
     chosen = [case for case in CASES if len(batches(case)[0]) == 2 and not case.ordered][::3]
 
     def work(rank):
-        from torchtally.distributed import counted
+        from torchtally.wire import counted
 
         members = {}
         for k, case in enumerate(chosen):

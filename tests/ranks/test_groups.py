@@ -10,7 +10,7 @@ from torch import nn, tensor
 import torchtally as tt
 from ranks.harness import Raised, run_ranks
 from torchtally import classification as c
-from torchtally.distributed import counted
+from torchtally.wire import counted
 
 pytestmark = pytest.mark.skipif(not dist.is_available(), reason="this build of PyTorch has no torch.distributed")
 

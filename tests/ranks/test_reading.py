@@ -10,10 +10,10 @@ from torch import tensor
 import torchtally as tt
 from ranks.harness import Raised, run_ranks
 from torchtally import classification as c
-from torchtally import reduction
+from torchtally import head
 from torchtally import regression as r
-from torchtally.distributed import counted
-from torchtally.plan import HEAD
+from torchtally.head import HEAD
+from torchtally.wire import counted
 
 pytestmark = pytest.mark.skipif(not dist.is_available(), reason="this build of PyTorch has no torch.distributed")
 
@@ -137,9 +137,9 @@ def pairs(rank, columns):
 
 def test_numbers_travel_in_float64_without_loss():
     whole = tensor([0, 1, -1, (1 << 63) - 1, -(1 << 63), (1 << 53) + 1])
-    assert reduction._from_floats(reduction._as_floats(whole), torch.int64).equal(whole)
+    assert head.from_floats(head.as_floats(whole), torch.int64).equal(whole)
     broken = tensor([0.1, torch.inf, -torch.inf, 1e-45], dtype=torch.float32)
-    assert reduction._from_floats(reduction._as_floats(broken), torch.float32).equal(broken)
+    assert head.from_floats(head.as_floats(broken), torch.float32).equal(broken)
 
 
 def test_counts_are_exact_and_sums_keep_infinities():

@@ -6,7 +6,7 @@ from test_wrappers import CASES, batches, both, fed, numbers
 
 import torchtally as tt
 from ranks.harness import Raised, run_ranks
-from torchtally.distributed import counted
+from torchtally.wire import counted
 
 
 def differs(got, want):

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..statistics.class_counts import ClassCounts, Counts, Labels
+from ..arithmetic import finite, root, row
+from ..statistics.class_counts import ClassCounts, Counts, Labels, beyond_chance
 from ..statistics.confusion import Confusion
 from ..statistics.decisions import Decisions, LabelCounts
 from ..weighing import Weighable
@@ -19,6 +20,7 @@ class AgreementFormula(Weighable):
 
     higher_is_better = True
     is_differentiable = False
+    in_numbers = True
     plot_lower_bound = -1.0
     plot_upper_bound = 1.0
 
@@ -26,7 +28,12 @@ class AgreementFormula(Weighable):
 def correlation(c: Counts) -> Tensor:
     """Matthews' correlation of yes/no counts; 0 where predictions or targets are all alike."""
     square = c.predicted * c.unpredicted * c.actual * c.negative
-    return torch.where(square > 0, (c.tp * c.tn - c.fp * c.fn) / square.sqrt(), 0.0)
+    return _or_zero((c.tp * c.tn - c.fp * c.fn) / root(square))
+
+
+def _or_zero(quotient: Tensor) -> Tensor:
+    """A quotient, and 0 where its denominator is."""
+    return finite(quotient, 0.0)
 
 
 class BinaryMatthewsCorrCoef(AgreementFormula):
@@ -71,9 +78,8 @@ class MulticlassMatthewsCorrCoef(AgreementFormula):
         super().__init__(ClassCounts(Labels(num_classes, ignore_index)), validate_args=validate_args, **kwargs)
 
     def value(self, c: Counts) -> Tensor:
-        seen = c.actual.sum()
         spread = (c.predicted * c.unpredicted).sum() * (c.actual * c.negative).sum()
-        return torch.where(spread > 0, (c.tp.sum() * seen - (c.actual * c.predicted).sum()) / spread.sqrt(), 0.0)
+        return _or_zero(c.beyond_chance / root(spread))
 
 
 class MultilabelMatthewsCorrCoef(AgreementFormula):
@@ -121,14 +127,14 @@ class MatthewsCorrCoef(ClassificationTask):
         return ("threshold", "num_classes", "num_labels", "ignore_index", "validate_args")
 
 
-def kappa(hit: Tensor, predicted: Tensor, actual: Tensor, negative: Tensor) -> Tensor:
+def kappa(beyond: Tensor, predicted: Tensor, negative: Tensor) -> Tensor:
     """Cohen's kappa from marginal counts; NaN where all predictions and targets are of one class."""
-    return (hit * actual.sum() - (predicted * actual).sum()) / (predicted * negative).sum()
+    return beyond / (predicted * negative).sum()
 
 
 def weighted_kappa(matrix: Tensor, power: int) -> Tensor:
     """Cohen's kappa with disagreements weighted by a power of the distance between classes."""
-    counts = matrix.double()
+    counts = torch.as_tensor(matrix).double()
     place = torch.arange(len(counts), dtype=torch.float64, device=counts.device)
     weight = (place[:, None] - place).abs() ** power
     expected = counts.sum(1)[:, None] * (counts.sum(0) / counts.sum())
@@ -159,10 +165,8 @@ class BinaryCohenKappa(AgreementFormula):
         super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, logits=from_logits)), validate_args=validate_args, **kwargs)
 
     def value(self, c: Counts) -> Tensor:
-        predicted, actual, negative = (
-            torch.stack(x) for x in ((c.predicted, c.unpredicted), (c.actual, c.negative), (c.negative, c.actual))
-        )
-        return kappa(c.tp + c.tn, predicted, actual, negative)
+        predicted, actual, negative = (row(x) for x in ((c.predicted, c.unpredicted), (c.actual, c.negative), (c.negative, c.actual)))
+        return kappa(beyond_chance(c.tp + c.tn, predicted, actual), predicted, negative)
 
 
 class MulticlassCohenKappa(AgreementFormula):
@@ -193,9 +197,9 @@ class MulticlassCohenKappa(AgreementFormula):
         super().__init__(ClassCounts(labels) if plain else Confusion(labels), validate_args=validate_args, **kwargs)
 
     def value(self, counted: Counts | Tensor) -> Tensor:
-        if isinstance(counted, Tensor):
+        if not isinstance(counted, Counts):
             return weighted_kappa(counted, 1 if self.weights == "linear" else 2)
-        return kappa(counted.tp.sum(), counted.predicted, counted.actual, counted.negative)
+        return kappa(counted.beyond_chance, counted.predicted, counted.negative)
 
 
 class CohenKappa(ClassificationTask):

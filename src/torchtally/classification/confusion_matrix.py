@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from ..arithmetic import doubles, row, whole_numbers, without_nan
 from ..statistics.class_counts import Counts, Labels
 from ..statistics.confusion import Confusion
 from ..statistics.decisions import Decisions, LabelCounts
@@ -19,15 +19,16 @@ class ConfusionFormula(Named):
     """Predictions against targets."""
 
     is_differentiable = False
+    in_numbers = True
     normalize: str | None
 
     def shown(self, matrix: Tensor) -> Tensor:
         """Counts, or their shares: of each true class ("true"), of each predicted class ("pred"), or of all. Of nothing, the share is 0."""
         if self.normalize in ("none", None):
-            return matrix if self.weighted else matrix.long()
-        matrix = matrix.double()
+            return matrix if self.weighted else whole_numbers(matrix)
+        matrix = doubles(matrix)
         dims = {"true": (-1,), "pred": (-2,), "all": (-2, -1)}[self.normalize]  # type: ignore[index]  # None was handled above
-        return (matrix / matrix.sum(dims, keepdim=True)).nan_to_num(nan=0.0)
+        return without_nan(matrix / matrix.sum(dims, keepdims=True), 0.0)  # type: ignore[call-overload]  # NumPy's name, which torch takes, too
 
     def plot(
         self,
@@ -54,7 +55,7 @@ class ConfusionFormula(Named):
 
 
 def _square(c: Counts) -> Tensor:
-    return torch.stack([torch.stack([c.tn, c.fp], -1), torch.stack([c.fn, c.tp], -1)], -2)
+    return row([row([c.tn, c.fn]), row([c.fp, c.tp])])
 
 
 class BinaryConfusionMatrix(ConfusionFormula):

@@ -9,7 +9,7 @@ from torch import Tensor
 from ..statistics.class_counts import ClassCounts, Counts, Labels
 from ..statistics.decisions import Decisions, LabelCounts
 from .options import ClassificationTask, checked
-from .stat_scores import RateMetric, rated
+from .stat_scores import RateMetric
 
 
 class JaccardFormula(RateMetric):
@@ -17,9 +17,6 @@ class JaccardFormula(RateMetric):
 
     def rate(self, c: Counts) -> tuple[Tensor, Tensor]:
         return c.tp, c.union
-
-    def value(self, c: Counts) -> Any:
-        return rated(*self._shares(c), self.undefined) if self.average == "micro" else super().value(c)
 
     def _shares(self, c: Counts) -> tuple[Tensor, Tensor]:
         part, whole = self.rate(c)

@@ -23,6 +23,8 @@ class Named(Weighable):
         checked(self, labels=labels)
         super().__init__(*statistics, **kwargs)
         self.__dict__.update(labels=None if labels is None else tuple(labels), _names_values=labels is not None)
+        if labels is not None:
+            self.__dict__["in_numbers"] = False  # `named` takes tensors apart
 
     def named(self, value: Tensor, dim: int = -1) -> Any:
         """The value of each class by its name, where names were given."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..arithmetic import filled, ones_like, row, whole_numbers, without_nan
 from ..statistic import Statistic
 from ..statistics.class_counts import ClassCounts, Counts, Hits, Labels
 from ..statistics.decisions import Decisions, LabelCounts
@@ -25,7 +26,7 @@ AVERAGES = ("micro", "macro", "weighted", "none", None)
 def rated(part: Tensor, whole: Tensor, undefined: float) -> Tensor:
     """part / whole of counts; `undefined` where the whole is 0."""
     score = part / whole
-    return score if undefined != undefined else score.nan_to_num(nan=undefined)
+    return score if undefined != undefined else without_nan(score, undefined)
 
 
 def averaged(
@@ -37,24 +38,24 @@ def averaged(
     `ABSENT`. `absent_is_undefined`: of a class that does not occur the whole is 0.
     """
     if how == "macro" and absent == "skip" and absent_is_undefined and undefined == 0 and counts.averaged is None:
-        return (part / whole).nansum(-1) / counts.occurring  # classes that do not occur score 0
+        return without_nan(part / whole, 0.0).sum(-1) / counts.occurring  # classes that do not occur score 0
     score = rated(part, whole, undefined)
-    gone = counts.occurs.eq(0) if absent in ("zero", "nan") else None
+    gone = counts.occurs == 0 if absent in ("zero", "nan") else None
     if gone is not None:
-        score = score.masked_fill(gone, 0.0 if absent == "zero" else nan)
+        score = filled(score, gone, 0.0 if absent == "zero" else nan)
     if how in ("none", None):
         return score
-    weight = counts.actual if how == "weighted" else counts.occurs if absent == "skip" else torch.ones_like(score)
+    weight = counts.actual if how == "weighted" else counts.occurs if absent == "skip" else ones_like(score)
     if counts.averaged is not None:
         weight = weight * counts.averaged
     if undefined != undefined:
-        weight = weight.masked_fill(whole.eq(0) if gone is None else whole.eq(0) & ~gone, 0.0)
+        weight = filled(weight, whole == 0 if gone is None else (whole == 0) & ~gone, 0.0)
     if undefined != undefined or absent == "nan":
-        score = score.nan_to_num(nan=0.0)
+        score = without_nan(score, 0.0)
     mean = rated((weight * score).sum(-1), weight.sum(-1), undefined)
     if gone is None or absent == "zero":
         return mean
-    return mean.masked_fill((gone if counts.averaged is None else gone & counts.averaged).any(-1), nan)
+    return filled(mean, (gone if counts.averaged is None else gone & counts.averaged).any(-1), nan)
 
 
 class RateMetric(Proportion, Named):
@@ -62,6 +63,7 @@ class RateMetric(Proportion, Named):
 
     higher_is_better: bool | None = True
     is_differentiable = False
+    in_numbers = True
     plot_lower_bound = 0.0
     plot_upper_bound: float | None = 1.0
 
@@ -96,9 +98,10 @@ class RateMetric(Proportion, Named):
         raise NotImplementedError
 
     def value(self, c: Counts) -> Any:
+        part, whole = self._shares(c)
         if self.average == "micro":
-            return rated(*self.rate(self._joined(c)), self.undefined)
-        return self.named(averaged(*self.rate(c), c, self.average, self.undefined, self.absent, self.absent_is_undefined))
+            return rated(part, whole, self.undefined)
+        return self.named(averaged(part, whole, c, self.average, self.undefined, self.absent, self.absent_is_undefined))
 
     def _joined(self, c: Counts) -> Counts:
         """Over all classes together."""
@@ -219,17 +222,17 @@ class StatScoresFormula(RateMetric):
         raise ValueError(f"{type(self).__name__}: absent is {absent!r}; counts of a class that never occurs are 0. Leave it out.")
 
     def value(self, c: Counts) -> Any:
-        scores = torch.stack([c.tp, c.fp, c.tn, c.fn, c.actual], -1)
+        scores = row([c.tp, c.fp, c.tn, c.fn, c.actual])
         flat = isinstance(self.statistics[0], Hits) or scores.ndim == (1 if not self._samplewise else 2)
         if flat or self.average in ("none", None):
-            scores = scores if self.weighted else scores.long()
+            scores = scores if self.weighted else whole_numbers(scores)
             return scores if flat else self.named(scores, -2)
         if self.average == "micro":
-            return scores.sum(-2) if self.weighted else scores.sum(-2).long()
+            return scores.sum(-2) if self.weighted else whole_numbers(scores.sum(-2))
         if self.average == "macro":
             return scores.mean(-2)
         weight = c.actual
-        return (scores * (weight / weight.sum(-1, keepdim=True)).nan_to_num(nan=0.0)[..., None]).sum(-2)
+        return (scores * without_nan(weight / weight.sum(-1, keepdims=True), 0.0)[..., None]).sum(-2)
 
     def plot(self, val: Any = None, ax: Any = None, *, labels: Sequence[str] | None = None) -> tuple[Any, Any]:
         """Draw the counts, or `val`, as bars that are parts of a whole; `labels` names the classes."""

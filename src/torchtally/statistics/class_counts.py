@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arithmetic import at_least, at_most, not_zero
 from ..faults import Fault, FaultError, note
 from ..kernels import channel_argmax, count_on_device, count_on_host, count_pairs_on_host, in_top_k, in_top_k_on_host, row_argmax
 from ..refusal import of_tensor
@@ -32,6 +33,10 @@ UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 _ADVICE = "Pass ignore_index for a padding label, or check num_classes."
 
 
+Amount = Any
+"""A tensor, or where the totals are on the host a NumPy array or number."""
+
+
 class Counts:
     """What formulas over classes see, float64, classes last: `tp` hits, `predicted` and `actual` positives, `seen` elements in all.
 
@@ -39,12 +44,12 @@ class Counts:
     average (None: all).
     """
 
-    def __init__(self, tp: Tensor, predicted: Tensor, actual: Tensor, seen: Tensor | None = None, averaged: Tensor | None = None) -> None:
+    def __init__(self, tp: Amount, predicted: Amount, actual: Amount, seen: Amount | None = None, averaged: Amount | None = None) -> None:
         self.tp, self.predicted, self.actual, self.averaged = tp, predicted, actual, averaged
         if seen is not None:
             self.seen = seen
 
-    seen = cached_property(lambda self: self.actual.sum(-1, keepdim=True))
+    seen = cached_property(lambda self: self.actual.sum(-1, keepdims=True))
     fp = cached_property(lambda self: self.predicted - self.tp)
     fn = cached_property(lambda self: self.actual - self.tp)
     tn = cached_property(lambda self: self.seen - self.predicted - self.actual + self.tp)
@@ -52,12 +57,20 @@ class Counts:
     negative = cached_property(lambda self: self.seen - self.actual)
     unpredicted = cached_property(lambda self: self.seen - self.predicted)
     union = cached_property(lambda self: self.involved - self.tp)
-    occurs = cached_property(lambda self: self.involved.clamp(max=1))  # 1 for a class that was predicted or is there
-    occurring = cached_property(lambda self: self.occurs.sum(-1).clamp(min=1))  # at least 1: where no class occurs, sums are 0
+    occurs = cached_property(lambda self: at_most(self.involved, 1))  # 1 for a class that was predicted or is there
+    occurring = cached_property(lambda self: at_least(not_zero(self.involved), 1))  # at least 1: where no class occurs, sums are 0
+
+    beyond_chance = cached_property(lambda self: beyond_chance(self.tp.sum(), self.predicted, self.actual))
 
     def micro(self) -> Counts:
         """Summed over the classes."""
-        return Counts(self.tp.sum(-1), self.predicted.sum(-1), self.actual.sum(-1), self.seen.expand_as(self.tp).sum(-1))
+        seen = 0 * self.tp + self.seen  # of each class
+        return Counts(self.tp.sum(-1), self.predicted.sum(-1), self.actual.sum(-1), seen.sum(-1))
+
+
+def beyond_chance(hit: Tensor, predicted: Tensor, actual: Tensor) -> Tensor:
+    """By how much hits are more than if predictions did not depend on targets, times the number of all; the classes lie in one dimension."""
+    return hit * actual.sum() - (predicted * actual).sum()
 
 
 def integers(name: str, x: Tensor) -> Tensor:
@@ -307,6 +320,12 @@ class Hits(Statistic):
         classes = nan if self.input.classes is None else self.input.classes
         return Counts(hit, seen, seen, seen * classes)  # over all classes, each element is one prediction and one target
 
+    def numbers(self, slots: Slots) -> Counts | None:
+        if self.input.per_sample:
+            return None
+        hit, seen = np.float64(slots.hit), np.float64(slots.seen)
+        return Counts(hit, seen, seen, seen * (nan if self.input.classes is None else self.input.classes))
+
 
 @dataclass(frozen=True)
 class ClassCounts(Statistic):
@@ -361,6 +380,14 @@ class ClassCounts(Statistic):
         else:
             hit, predicted, actual = slots.counts.double().narrow(1, 0, classes).unbind()
         return Counts(hit, predicted, actual, None, self._averaged(hit.device))
+
+    def numbers(self, slots: Slots) -> Counts | None:
+        classes, ignore = self.input.classes or 0, self.input.ignore
+        if self.input.per_sample:
+            return None
+        hit, predicted, actual = slots.counts[:, :classes].astype(np.float64)
+        averaged = None if ignore is None or not 0 <= ignore < classes else np.arange(classes) != ignore
+        return Counts(hit, predicted, actual, None, averaged)
 
     def _averaged(self, device: torch.device) -> Tensor | None:
         ignore, classes = self.input.ignore, self.input.classes or 0

@@ -38,3 +38,8 @@ class Confusion(Statistic):
     def totals(self, slots: Slots) -> Tensor:
         classes = self.input.classes or 0
         return slots.matrix[:classes, :classes].clone()
+
+    def numbers(self, slots: Slots) -> np.ndarray:
+        classes = self.input.classes or 0
+        matrix: np.ndarray = slots.matrix[:classes, :classes].copy()
+        return matrix

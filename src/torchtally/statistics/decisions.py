@@ -251,3 +251,9 @@ class LabelCounts(Statistic):
             counts = torch.cat([*slots.rows, torch.zeros(shape, dtype=torch.int64, device=slots.rows[0].device if slots.rows else None)])
         counts = counts.double() if self.input.labels is not None else counts[..., 0].double()
         return Counts(*counts.unbind(-2 if self.input.labels is not None else -1))
+
+    def numbers(self, slots: Slots) -> Counts | None:
+        if self.input.per_sample:
+            return None
+        counts = slots.counts.astype(np.float64)
+        return Counts(*(counts if self.input.labels is not None else counts[:, 0]))

@@ -1,0 +1,120 @@
+"""What travels between ranks: collectives over a user's group, or over connections of our own."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor
+from torch import distributed as dist
+
+FEW = 8
+"""Up to so many ranks on hosts gather few numbers and add them up themselves: a ring does that in half as many steps as a reduction."""
+
+PATIENCE_S = 0.0003
+"""For how long a host looks whether a collective of few numbers is over before it sleeps: waking up takes a fifth of that."""
+
+_gather_single: Any = getattr(dist, "all_gather_single", None) or getattr(dist, "all_gather_into_tensor", None)
+_give_way: Any = getattr(os, "sched_yield", None)
+
+
+class Shortly:
+    """The work of a collective of few numbers between hosts, which is over in a moment once all ranks have come."""
+
+    def __init__(self, work: Any) -> None:
+        self._work = work
+        self.is_completed, self.wait = work.is_completed, work.wait
+
+    def look(self) -> None:
+        """Look for a moment, letting all others go first, whether it is over."""
+        if _give_way is not None:
+            end = time.perf_counter() + PATIENCE_S
+            while not self.is_completed() and time.perf_counter() < end:
+                _give_way()
+
+
+class Traffic:
+    """How many collectives were called and how many bytes this rank gave to them."""
+
+    def __init__(self) -> None:
+        self.collectives = self.bytes = 0
+
+    def add(self, x: Tensor) -> None:
+        self.collectives += 1
+        self.bytes += x.numel() * x.element_size()
+
+
+_counters: list[Traffic] = []
+
+
+@contextmanager
+def counted() -> Iterator[Traffic]:
+    """Counts the collectives of all reads within: `with counted() as traffic: tally.compute()`."""
+    traffic = Traffic()
+    _counters.append(traffic)
+    try:
+        yield traffic
+    finally:
+        _counters.remove(traffic)
+
+
+class Wire:
+    """Collectives over a user's group. Each returns at once with the work to wait for."""
+
+    def __init__(self, group: Any, world: int, gloo: bool) -> None:
+        self._group, self.world = weakref.ref(group), world  # weakly: a group that was destroyed must not live on in our table
+        self.gloo = gloo  # carries host tensors
+
+    def all_reduce(self, x: Tensor, how: str = "sum") -> Any:
+        for traffic in _counters:
+            traffic.add(x)
+        return self._reduce(x, {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}[how])
+
+    def total(self, x: Tensor) -> tuple[Tensor, Any]:
+        """The sum of few numbers, or those of every rank to be added up here, one a row: what few ranks on hosts have in half the steps."""
+        if not (self.gloo and x.is_cpu):
+            return x, self.all_reduce(x)
+        if self.world > FEW:
+            return x, Shortly(self.all_reduce(x))
+        rows, work = self.all_gather(x)
+        return rows, Shortly(work)
+
+    def all_gather(self, x: Tensor) -> tuple[Tensor, Any]:
+        """The tensor of every rank, one a row."""
+        for traffic in _counters:
+            traffic.add(x)
+        out = x.new_empty((self.world, *x.shape))
+        return out, self._gather(out, x)
+
+    def _reduce(self, x: Tensor, operator: Any) -> Any:
+        return dist.all_reduce(x, operator, group=self._group(), async_op=True)
+
+    def _gather(self, out: Tensor, x: Tensor) -> Any:
+        if self.gloo and x.is_cpu:
+            return _gather_single(out.view(-1), x.view(-1), group=self._group(), async_op=True)
+        return dist.all_gather(list(out.unbind()), x, group=self._group(), async_op=True)
+
+
+class PrivateWire(Wire):
+    """Gloo connections of our own between the ranks of a group, so that a read in a thread meets no collective of the user.
+
+    It carries host tensors whatever the group's backend is, and makes no stream of a device wait for another rank.
+    """
+
+    def __init__(self, store: Any, rank: int, world: int) -> None:
+        timeout = datetime.timedelta(minutes=30)
+        self.own: Any = dist.ProcessGroupGloo(store, rank, world, timeout)
+        super().__init__(self.own, world, True)
+
+    def _reduce(self, x: Tensor, operator: Any) -> Any:
+        options = dist.AllreduceOptions()
+        options.reduceOp = operator
+        return self.own.allreduce([x], options)
+
+    def _gather(self, out: Tensor, x: Tensor) -> Any:
+        return self.own.allgather([list(out.unbind())], [x])
