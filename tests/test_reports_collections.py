@@ -5,6 +5,7 @@ from reports import TORCHMETRICS, Report, Table, check, fed
 from torch import Tensor, tensor
 
 import torchtally as tt
+from torchtally import classification as c
 
 reports = Table()
 
@@ -42,6 +43,17 @@ def _():
     metric = Scaled()
     metric.update(1.0)
     return [metric.compute(2.0), metric.compute(times=4.0), metric.compute()]
+
+
+@reports(TORCHMETRICS, 3472, "labels of classes that are too few, too many or equal drop values", 3 * ["refused"])
+def _():
+    def told(labels):
+        try:
+            fed(tt.ClasswiseWrapper(c.MulticlassAccuracy(3, average=None), labels), (tensor([0, 1, 2]), tensor([0, 1, 2])))
+        except ValueError:
+            return "refused"
+
+    return [told(labels) for labels in (["cat", "dog"], ["a", "b", "c", "d"], ["cat", "cat", "dog"])]
 
 
 @pytest.mark.parametrize("report", reports.params())
