@@ -1,7 +1,6 @@
 """Public reports about collections, wrappers, states and aggregation."""
 
 import pytest
-import torch
 from reports import TORCHMETRICS, Report, Table, check, fed
 from torch import Tensor, tensor
 from users_metrics import MeanError
@@ -58,14 +57,14 @@ def _():
     return [told(labels) for labels in (["cat", "dog"], ["a", "b", "c", "d"], ["cat", "cat", "dog"])]
 
 
-@reports(TORCHMETRICS, (2048, 2450), "resamples that took no row count as 0, or make all NaN", [[1.0, 0.0, 1.0], [1.0, 0.0, 1.0], [1.0, 0.0, 1.0], 1.0])
+@reports(TORCHMETRICS, (2048, 2450), "resamples that took no row count as 0, or make all NaN", [[20 * [1.0], 20 * [0.0], 20 * [1.0]]] * 2 + [[1.0, 0.0, 1.0], 1.0])
 def _():
     found = []
     for replicates in (7, 40):
         every = [tt.BootStrapper(tt.MeanSquaredError(), replicates, quantile=0.1, seed=seed) for seed in range(20)]
         for metric in every:
             metric.update(preds=tensor([1.0, 2.0]), target=tensor([0.0, 1.0]))
-        found.append([torch.stack([m.compute()[name] for m in every]).max() for name in ("mean", "std", "quantile")])
+        found.append([[m.compute()[name] for m in every] for name in ("mean", "std", "quantile")])
         merged = every[0].clone()
         for metric in every[1:]:
             merged.merge_state(metric)
