@@ -75,7 +75,13 @@ class MetricCollection(nn.Module):
             if x is not None and not isinstance(x, str):
                 raise ValueError(f"MetricCollection: {name} is {x!r}; expected a string or None.")
         self.__dict__.update(
-            prefix=prefix, postfix=postfix, _plans={}, ledger=Ledger(), together=Together("MetricCollection"), _guard=Guard()
+            prefix=prefix,
+            postfix=postfix,
+            _plans={},
+            _around={},
+            ledger=Ledger(),
+            together=Together("MetricCollection"),
+            _guard=Guard(),
         )
         self._put(_members(metrics, additional_metrics))
 
@@ -91,6 +97,7 @@ class MetricCollection(nn.Module):
     _served: list[str]
     _places: dict[str, list[tuple[str, tuple[int, str]]]] | None  # of each member: name in a state_dict, part and slot
     _guard: Guard  # of all members, too
+    _around: dict[str, tuple[str, str]]  # of members that came in a collection: what it put around the names in their values
 
     def add_metrics(
         self,
@@ -101,17 +108,19 @@ class MetricCollection(nn.Module):
         self._put(_members(metrics, additional_metrics))
 
     @guarded
-    def _put(self, members: Iterable[tuple[str, Metric]]) -> None:
+    def _put(self, members: Iterable[tuple[str, Metric, tuple[str, str]]]) -> None:
         new: dict[str, Metric] = {}
-        for name, metric in members:
+        around: dict[str, tuple[str, str]] = {}
+        for name, metric, affixes in members:
             if not isinstance(metric, nn.Module) or not hasattr(metric, "update") or not hasattr(metric, "compute"):
                 raise ValueError(f"MetricCollection: member {name!r} is {metric!r}; expected a metric or a collection.")
             if name in self._modules or name in new:
                 raise ValueError(
                     f"MetricCollection: two metrics are named {name!r}. Give them names: MetricCollection({{'a': …, 'b': …}})."
                 )
-            new[name] = metric
+            new[name], around[name] = metric, affixes
         self._modules.update(new)
+        self._around.update(around)
         self._share()
         self._adopt()
 
@@ -745,19 +754,24 @@ class MetricCollection(nn.Module):
 
     def _named(self, values: dict[str, Any]) -> dict[str, Any]:
         """With prefix and postfix; a value that is a dict is spread out, under the member's name where it says so or names would clash."""
-        inner = [k for v in values.values() if isinstance(v, dict) for k in v]
+        inner = [k for n, v in values.items() if isinstance(v, dict) for k in self._inside(n, v)]
         named = {n for n in values if getattr(self._modules[n], "_names_values", False)} if inner else set()
         if not inner and not self.prefix and not self.postfix:
             return {n: v for n, v in values.items() if not isinstance(v, dict)}
         out: dict[str, Any] = {}
         for name, value in values.items():
             if isinstance(value, dict):
-                for k, v in value.items():
-                    alone = inner.count(k) == 1 and k not in values and name not in named
-                    out[self._name(k if alone else f"{name}_{k}")] = v
+                for (k, v), whole in zip(value.items(), self._inside(name, value)):
+                    alone = inner.count(whole) == 1 and whole not in values and name not in named
+                    out[self._name(whole if alone else f"{name}_{k}")] = v
             else:
                 out[self._name(name)] = value
         return out
+
+    def _inside(self, name: str, value: dict[str, Any]) -> list[str]:
+        """Names in a member's value that is a dict, with the prefix and postfix of the collection it came in."""
+        before, after = self._around.get(name, ("", ""))
+        return [f"{before}{k}{after}" for k in value]
 
     def items(self, keep_base: bool = False, copy_state: bool = True) -> list[tuple[str, Any]]:
         """Names (with prefix and postfix unless `keep_base`) and members."""
@@ -783,7 +797,7 @@ class MetricCollection(nn.Module):
         gone = self._modules.pop(name, None)
         if isinstance(gone, Metric):
             gone.__dict__["_collection"] = None
-        self._put([(name, metric)])
+        self._put([(name, metric, ("", ""))])
 
     def __contains__(self, name: object) -> bool:
         return name in self._modules or name in self.keys()
@@ -805,8 +819,8 @@ class MetricCollection(nn.Module):
         return "MetricCollection(\n" + ",\n".join(lines) + "\n)"
 
 
-def _members(metrics: Any, additional: Sequence[Any]) -> Iterator[tuple[str, Metric]]:
-    """Names and metrics of all the forms a collection can be given."""
+def _members(metrics: Any, additional: Sequence[Any]) -> Iterator[tuple[str, Metric, tuple[str, str]]]:
+    """Names and metrics of all the forms a collection can be given, and what an inner collection puts around names."""
     if isinstance(metrics, Mapping):
         if additional:
             raise ValueError("MetricCollection: further metrics can be given only after a metric or a list, not after a dict.")
@@ -814,15 +828,21 @@ def _members(metrics: Any, additional: Sequence[Any]) -> Iterator[tuple[str, Met
             if not isinstance(name, str):
                 raise ValueError(f"MetricCollection: name {name!r} is a {type(name).__name__}; expected a string.")
             if isinstance(metric, MetricCollection):
-                yield from ((f"{name}_{inner}", m) for inner, m in metric.items())
+                yield from ((f"{name}_{inner}", m, around) for inner, m, around in _members_of(metric))
             else:
-                yield name, metric
+                yield name, metric, ("", "")
         return
     listed = [metrics] if isinstance(metrics, nn.Module) else metrics
     if not isinstance(listed, list | tuple):
         raise ValueError(f"MetricCollection: got {metrics!r}; expected a metric, a list of metrics, or a dict of names.")
     for metric in (*listed, *additional):
         if isinstance(metric, MetricCollection):
-            yield from metric.items()
+            yield from _members_of(metric)
         else:
-            yield type(metric).__name__, metric
+            yield type(metric).__name__, metric, ("", "")
+
+
+def _members_of(inner: MetricCollection) -> Iterator[tuple[str, Metric, tuple[str, str]]]:
+    for name, metric in inner.items(keep_base=True):
+        before, after = inner._around.get(name, ("", ""))
+        yield inner._name(name), metric, (f"{inner.prefix or ''}{before}", f"{after}{inner.postfix or ''}")
