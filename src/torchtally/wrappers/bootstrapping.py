@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..apart import update_all
 from ..distributed import rank_of
 from ..formula import Formula
+from ..intervals import Intervals
 from ..pending import finished
 from ..statistic import Slot, Slots, Statistic
 from ..valid import rows_at, rows_of
@@ -224,12 +225,33 @@ class BootStrapper(WrapperMetric):
         return value
 
     # ---- reading
-    def _value(self, values: list[Any]) -> dict[str, Any]:
+    def interval(self, level: float = 0.95) -> tuple[Any, Any]:  # type: ignore[override]  # resamples have one method
+        """The interval `(low, high)` that holds the middle `level` of the resamples' values, each in the form of the metric's value.
+
+        It wants many resamples: of 200, five lie beyond each bound of 95 %.
+        """
+        return super().interval(level)
+
+    def _bounds_later(self, read: Any, asked: Intervals) -> Any:
+        parts = [m._later(read) for m in self._parts()]
+        tail = (1 - asked.level) / 2
+
+        def arrived() -> Any:
+            found = [later() for later in parts]
+            every, taken = self._every([value for value, _ in found])
+            low, high = (self._finish(_over(every, lambda x, q=q: _quantiles(x, taken, q))) for q in (tail, 1 - tail))
+            return (low, high), [fault for _, faults in found for fault in faults]
+
+        return arrived
+
+    def _every(self, values: list[Any]) -> tuple[Any, Tensor]:
+        """The values of all resamples, stacked, and which of them have taken a row; before the first row all, which say what they say of nothing."""
         *values, drawn = values
-        values = finished(values[0] if self._together_at_once else values)
-        taken = drawn | ~drawn.any()  # before the first row: what the metric says of nothing
+        return stacked(list(finished(values[0] if self._together_at_once else values))), drawn | ~drawn.any()
+
+    def _value(self, values: list[Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        every = stacked(list(values))
+        every, taken = self._every(values)
         if self.mean:
             found["mean"] = _over(every, lambda x: _mean(x, taken))
         if self.std:
