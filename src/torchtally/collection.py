@@ -23,7 +23,7 @@ from .guard import Guard, guarded
 from .ledger import Ledger, LooseLedger
 from .metric import Metric, _opened, _saving, _valid_part, saving_all, taken_by
 from .named_slots import SharedSlots
-from .naming import NamedMetrics, named_metrics
+from .naming import Affixes, NamedMetrics, named_metrics
 from .pending import Pending
 from .statistic import map_tensors
 from .together import Read, Together, peers_of
@@ -80,17 +80,19 @@ class MetricCollection(NamedMetrics):
         self._put(named_metrics(metrics, additional_metrics))
 
     @guarded
-    def _put(self, members: Iterable[tuple[str, Metric]]) -> None:
+    def _put(self, members: Iterable[tuple[str, Metric, Affixes]]) -> None:
         new: dict[str, Metric] = {}
-        for name, metric in members:
+        around: dict[str, Affixes] = {}
+        for name, metric, affixes in members:
             if not isinstance(metric, nn.Module) or not hasattr(metric, "update") or not hasattr(metric, "compute"):
                 raise ValueError(f"MetricCollection: member {name!r} is {metric!r}; expected a metric or a collection.")
             if name in self._modules or name in new:
                 raise ValueError(
                     f"MetricCollection: two metrics are named {name!r}. Give them names: MetricCollection({{'a': …, 'b': …}})."
                 )
-            new[name] = metric
+            new[name], around[name] = metric, affixes
         self._modules.update(new)
+        self._around.update(around)
         self._share()
         self._adopt()
 
@@ -542,4 +544,4 @@ class MetricCollection(NamedMetrics):
         gone = self._modules.pop(name, None)
         if isinstance(gone, Metric):
             gone.__dict__["_collection"] = None
-        self._put([(name, metric)])
+        self._put([(name, metric, ("", ""))])

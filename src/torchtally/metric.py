@@ -679,15 +679,16 @@ def _valid_part(name: str, valid: Any, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _cached(compute: Callable[..., Any]) -> Callable[..., Any]:
-    """A user's compute: over all ranks, and kept until the next update."""
+    """A user's compute: over all ranks, and kept until the next update. What arguments of it give is computed each time."""
 
     @functools.wraps(compute)
-    def wrapper(self: Metric) -> Any:
+    def wrapper(self: Metric, *args: Any, **kwargs: Any) -> Any:
         with self._held():
             if self._depth:
-                return compute(self)
+                return compute(self, *args, **kwargs)
         synced = self._to_sync() and not self._is_synced
-        if self._computed is not None and self.compute_with_cache and not synced:  # other ranks may have seen more
+        keep = self.compute_with_cache and not (args or kwargs)
+        if self._computed is not None and keep and not synced:  # other ranks may have seen more
             return self._computed
         reduced = self._reduced(self.dist_sync_fn, self.process_group) if synced else None
         with self._held():
@@ -696,13 +697,13 @@ def _cached(compute: Callable[..., Any]) -> Callable[..., Any]:
                 self._switch(reduced)
             self.__dict__["_depth"] = 1
             try:
-                value = compute(self)
+                value = compute(self, *args, **kwargs)
             finally:
                 self.__dict__["_depth"] = 0
                 if reduced is not None:
                     self.unsync()
         if not self._grad:
-            self.__dict__["_computed"] = value if self.compute_with_cache else None
+            self.__dict__["_computed"] = value if keep else None
         return value
 
     return wrapper

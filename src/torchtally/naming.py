@@ -10,6 +10,9 @@ from torch import nn
 if TYPE_CHECKING:
     from .metric import Metric
 
+Affixes = tuple[str, str]
+"""What stands before and after a name."""
+
 
 class NamedMetrics(nn.Module):
     """A mapping of names to metrics; in results a name stands between `prefix` and `postfix`."""
@@ -17,32 +20,38 @@ class NamedMetrics(nn.Module):
     _modules: dict[str, Any]  # type: ignore[assignment]  # nn.Module admits None; here every member is a metric
     prefix: str | None
     postfix: str | None
+    _around: dict[str, Affixes]  # of members that came in a collection: what it put around the names in their values
 
     def __init__(self, prefix: str | None, postfix: str | None) -> None:
         super().__init__()
         for name, x in (("prefix", prefix), ("postfix", postfix)):
             if x is not None and not isinstance(x, str):
                 raise ValueError(f"MetricCollection: {name} is {x!r}; expected a string or None.")
-        self.__dict__.update(prefix=prefix, postfix=postfix)
+        self.__dict__.update(prefix=prefix, postfix=postfix, _around={})
 
     def _name(self, name: str) -> str:
         return f"{self.prefix or ''}{name}{self.postfix or ''}"
 
     def _named(self, values: dict[str, Any]) -> dict[str, Any]:
         """With prefix and postfix; a value that is a dict is spread out, under the member's name where it says so or names would clash."""
-        inner = [k for v in values.values() if isinstance(v, dict) for k in v]
+        inner = [k for n, v in values.items() if isinstance(v, dict) for k in self._inside(n, v)]
         named = {n for n in values if getattr(self._modules[n], "_names_values", False)} if inner else set()
         if not inner and not self.prefix and not self.postfix:
             return {n: v for n, v in values.items() if not isinstance(v, dict)}
         out: dict[str, Any] = {}
         for name, value in values.items():
             if isinstance(value, dict):
-                for k, v in value.items():
-                    alone = inner.count(k) == 1 and k not in values and name not in named
-                    out[self._name(k if alone else f"{name}_{k}")] = v
+                for (k, v), whole in zip(value.items(), self._inside(name, value)):
+                    alone = inner.count(whole) == 1 and whole not in values and name not in named
+                    out[self._name(whole if alone else f"{name}_{k}")] = v
             else:
                 out[self._name(name)] = value
         return out
+
+    def _inside(self, name: str, value: dict[str, Any]) -> list[str]:
+        """Names in a member's value that is a dict, with the prefix and postfix of the collection it came in."""
+        before, after = self._around.get(name, ("", ""))
+        return [f"{before}{k}{after}" for k in value]
 
     def items(self, keep_base: bool = False, copy_state: bool = True) -> list[tuple[str, Any]]:
         """Names (with prefix and postfix unless `keep_base`) and members."""
@@ -84,8 +93,8 @@ class NamedMetrics(nn.Module):
         return "MetricCollection(\n" + ",\n".join(lines) + "\n)"
 
 
-def named_metrics(metrics: Any, additional: Sequence[Any]) -> Iterator[tuple[str, Metric]]:
-    """Names and metrics of all the forms a collection can be given."""
+def named_metrics(metrics: Any, additional: Sequence[Any]) -> Iterator[tuple[str, Metric, Affixes]]:
+    """Names and metrics of all the forms a collection can be given, and what an inner collection puts around names."""
     if isinstance(metrics, Mapping):
         if additional:
             raise ValueError("MetricCollection: further metrics can be given only after a metric or a list, not after a dict.")
@@ -93,15 +102,21 @@ def named_metrics(metrics: Any, additional: Sequence[Any]) -> Iterator[tuple[str
             if not isinstance(name, str):
                 raise ValueError(f"MetricCollection: name {name!r} is a {type(name).__name__}; expected a string.")
             if isinstance(metric, NamedMetrics):
-                yield from ((f"{name}_{inner}", m) for inner, m in metric.items())
+                yield from ((f"{name}_{inner}", m, around) for inner, m, around in _members_of(metric))
             else:
-                yield name, metric
+                yield name, metric, ("", "")
         return
     listed = [metrics] if isinstance(metrics, nn.Module) else metrics
     if not isinstance(listed, list | tuple):
         raise ValueError(f"MetricCollection: got {metrics!r}; expected a metric, a list of metrics, or a dict of names.")
     for metric in (*listed, *additional):
         if isinstance(metric, NamedMetrics):
-            yield from metric.items()
+            yield from _members_of(metric)
         else:
-            yield type(metric).__name__, metric
+            yield type(metric).__name__, metric, ("", "")
+
+
+def _members_of(inner: NamedMetrics) -> Iterator[tuple[str, Metric, Affixes]]:
+    for name, metric in inner.items(keep_base=True):
+        before, after = inner._around.get(name, ("", ""))
+        yield inner._name(name), metric, (f"{inner.prefix or ''}{before}", f"{after}{inner.postfix or ''}")
