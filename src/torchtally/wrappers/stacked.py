@@ -77,9 +77,7 @@ def feed_loose(ledger: Ledger, slots: list[Slots], batch: Sequence[Any], first: 
         _, piece = input_.take(False, *batch)
         if piece is None:
             continue
-        normal = input_.settle(slots[len(ledger.keys) + j], [piece], first)
-        for i in ledger.feeds[j]:
-            ledger.keys[i][0].update(slots[i], *normal)
+        ledger.settle_into(slots, j, [piece], first)
     for i, (statistic, _) in enumerate(ledger.keys):
         if slots[i].host is not None:
             for name, number in statistic.drain(slots[i].host).items():
