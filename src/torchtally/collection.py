@@ -17,9 +17,11 @@ from . import distributed
 from .apart import Forwarded, mergeable, update_all
 from .faults import Fault
 from .feeding import Feeding
-from .fetching import UnderWay, over_ranks
+from .fetching import UnderWay, over_ranks, read_all
 from .formula import Formula, check_all, wants_grad
 from .guard import Guard, guarded
+from .interval_reading import joined, of_those_that_have, paired, read_bounds
+from .intervals import Intervals
 from .ledger import Ledger, LooseLedger
 from .metric import Metric, _opened, _saving, _valid_part, saving_all, taken_by
 from .named_slots import SharedSlots
@@ -339,6 +341,20 @@ class MetricCollection(NamedMetrics):
             return self._named({n: values[n] for n in self._modules}), faults
 
         return arrived
+
+    def interval(self, level: float = 0.95, method: str = "wilson") -> dict[str, tuple[Any, Any]]:
+        """The confidence intervals of all metrics that have one, `(low, high)` by the names of the values, in one read over ranks.
+
+        Rates have one in closed form, by `method`: "wilson" or "exact", see `Accuracy.interval`. A `BootStrapper` gives that of its resamples.
+        Metrics without are left out; NoInterval, a ValueError, where there is no other.
+        """
+        asked = Intervals("MetricCollection", level, method)
+        read = read_all(self, self.together, list(self._leaves()), self.peers)
+        return paired(*read_bounds(self, read, asked))
+
+    def _bounds_later(self, read: Read | None, asked: Intervals) -> Callable[[], tuple[tuple[Any, Any], list[tuple[str, Fault]]]]:
+        """As `_later`, of the confidence intervals of the members that have one."""
+        return joined(of_those_that_have(self._modules, read, asked, "MetricCollection"), self._named, self._name)
 
     def _values_now(self, read: Read | None) -> tuple[dict[str, Any], list[tuple[str, Fault]]]:
         """The values, and what was kept out, of the formulas that do not wait for other ranks."""

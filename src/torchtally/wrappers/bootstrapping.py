@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..apart import update_all
 from ..distributed import rank_of
 from ..formula import Formula
+from ..intervals import Intervals
 from ..pending import finished
 from ..statistic import Slots
 from ..valid import rows_at, rows_of
@@ -186,10 +187,32 @@ class BootStrapper(WrapperMetric):
         return value
 
     # ---- reading
+    def interval(self, level: float = 0.95) -> tuple[Any, Any]:  # type: ignore[override]  # resamples have one method
+        """The interval `(low, high)` that holds the middle `level` of the resamples' values, each in the form of the metric's value.
+
+        It wants many resamples: of 200, five lie beyond each bound of 95 %.
+        """
+        return super().interval(level)
+
+    def _bounds_later(self, read: Any, asked: Intervals) -> Any:
+        parts = [m._later(read) for m in self._parts()]
+        tail = (1 - asked.level) / 2
+
+        def arrived() -> Any:
+            found = [later() for later in parts]
+            every = self._every([value for value, _ in found])
+            low, high = (self._finish(_over(every, lambda x, q=q: _quantiles(_floating(x), q))) for q in (tail, 1 - tail))
+            return (low, high), [fault for _, faults in found for fault in faults]
+
+        return arrived
+
+    def _every(self, values: list[Any]) -> Any:
+        """The values of all resamples, stacked."""
+        return stacked(list(finished(values[0] if self._together_at_once else values)))
+
     def _value(self, values: list[Any]) -> dict[str, Any]:
-        values = finished(values[0] if self._together_at_once else values)
         found: dict[str, Any] = {}
-        every = stacked(list(values))
+        every = self._every(values)
         if self.mean:
             found["mean"] = _over(every, lambda x: _floating(x).mean(0))
         if self.std:
