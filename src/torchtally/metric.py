@@ -19,6 +19,7 @@ from . import distributed
 from .faults import Fault
 from .fetching import fetch_alone, leaves_named, over_ranks
 from .guard import Guard, follow, guarded, stream_of
+from .intervals import Intervals, NoInterval
 from .pending import Pending
 from .statistic import map_tensors
 from .together import Copy, Read, Together, leaves_of
@@ -256,6 +257,10 @@ class Metric(nn.Module):
         value = self.compute()
         return lambda: (value, [])
 
+    def _bounds_later(self, read: Read | None, asked: Intervals) -> Callable[[], tuple[tuple[Any, Any], list[tuple[str, Fault]]]]:
+        """As `_later`, of the confidence interval, `(low, high)` in the form of the value. Raises NoInterval where there is none."""
+        raise NoInterval.of(self)
+
     def _stand_in(self) -> Any:
         """A metric to compute with other states, while this one goes on."""
         new = type(self).__new__(type(self))
@@ -267,6 +272,10 @@ class Metric(nn.Module):
         """The value over the states of all ranks. For a stand-in, whose own states it overwrites."""
         self.__dict__.update(self._combined_over(ranks))
         return self.compute()
+
+    def interval(self, level: float = 0.95, method: str = "wilson") -> tuple[Any, Any]:
+        """The confidence interval of the value, `(low, high)`, for metrics that have one; NoInterval, a ValueError, for others."""
+        raise NoInterval.of(self)
 
     def plot(self, val: Any = None, ax: Any = None, *, labels: Sequence[str] | None = None) -> tuple[Any, Any]:
         """Draw the value, or `val`: a value that was computed before, or a list of them, one for each step. Needs matplotlib.
