@@ -565,11 +565,9 @@ class Formula(Metric):
                 _, piece = pair[0].take(self.validate_args, *batch)
                 if piece is None:
                     continue
-                own = slots[len(ledger.keys) + j]
-                normal = pair[0].settle(own, [piece], 1)
+                ledger.settle_into(slots, j, [piece], 1)
                 for i in feeds:
                     statistic = ledger.keys[i][0]
-                    statistic.update(slots[i], *normal)
                     for name, number in statistic.drain(slots[i].host).items() if slots[i].host is not None else ():
                         setattr(slots[i], name, getattr(slots[i], name) + number)
         except Exception as error:

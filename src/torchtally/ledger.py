@@ -277,10 +277,13 @@ class Ledger:
             self._settle(j, pieces, line.first)
 
     def _settle(self, j: int, pieces: list[Piece], first: Any) -> None:
-        views = self.views()
-        normal = self.inputs[j][0].settle(views[len(self.keys) + j], pieces, first)
-        for i in self.feeds[j]:
-            self.keys[i][0].update(views[i], *normal)
+        self.settle_into(self.views(), j, pieces, first)
+
+    def settle_into(self, slots: list[Slots], j: int, pieces: list[Piece], first: Any) -> None:
+        """Add pieces of input `j` to these slots of all parts."""
+        input_ = self.inputs[j][0]
+        normal = input_.settle(slots[len(self.keys) + j], pieces, first)
+        input_.feed(normal, [(self.keys[i][0], slots[i]) for i in self.feeds[j]])
 
     def wait_for(self, mask: Tensor, values: Sequence[Any], takes: list[tuple[int, tuple[int, ...]]]) -> None:
         """Add a batch, given to inputs `takes`, when the mask of its rows has come to the host."""

@@ -19,6 +19,7 @@ from . import distributed
 from .faults import Fault
 from .fetching import fetch_alone, leaves_named, over_ranks
 from .guard import Guard, follow, guarded, stream_of
+from .intervals import Intervals, NoInterval
 from .pending import Pending
 from .statistic import map_tensors
 from .together import Copy, Read, Together, leaves_of
@@ -256,6 +257,10 @@ class Metric(nn.Module):
         value = self.compute()
         return lambda: (value, [])
 
+    def _bounds_later(self, read: Read | None, asked: Intervals) -> Callable[[], tuple[tuple[Any, Any], list[tuple[str, Fault]]]]:
+        """As `_later`, of the confidence interval, `(low, high)` in the form of the value. Raises NoInterval where there is none."""
+        raise NoInterval.of(self)
+
     def _stand_in(self) -> Any:
         """A metric to compute with other states, while this one goes on."""
         new = type(self).__new__(type(self))
@@ -267,6 +272,10 @@ class Metric(nn.Module):
         """The value over the states of all ranks. For a stand-in, whose own states it overwrites."""
         self.__dict__.update(self._combined_over(ranks))
         return self.compute()
+
+    def interval(self, level: float = 0.95, method: str = "wilson") -> tuple[Any, Any]:
+        """The confidence interval of the value, `(low, high)`, for metrics that have one; NoInterval, a ValueError, for others."""
+        raise NoInterval.of(self)
 
     def plot(self, val: Any = None, ax: Any = None, *, labels: Sequence[str] | None = None) -> tuple[Any, Any]:
         """Draw the value, or `val`: a value that was computed before, or a list of them, one for each step. Needs matplotlib.
@@ -679,15 +688,16 @@ def _valid_part(name: str, valid: Any, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _cached(compute: Callable[..., Any]) -> Callable[..., Any]:
-    """A user's compute: over all ranks, and kept until the next update."""
+    """A user's compute: over all ranks, and kept until the next update. What arguments of it give is computed each time."""
 
     @functools.wraps(compute)
-    def wrapper(self: Metric) -> Any:
+    def wrapper(self: Metric, *args: Any, **kwargs: Any) -> Any:
         with self._held():
             if self._depth:
-                return compute(self)
+                return compute(self, *args, **kwargs)
         synced = self._to_sync() and not self._is_synced
-        if self._computed is not None and self.compute_with_cache and not synced:  # other ranks may have seen more
+        keep = self.compute_with_cache and not (args or kwargs)
+        if self._computed is not None and keep and not synced:  # other ranks may have seen more
             return self._computed
         reduced = self._reduced(self.dist_sync_fn, self.process_group) if synced else None
         with self._held():
@@ -696,13 +706,13 @@ def _cached(compute: Callable[..., Any]) -> Callable[..., Any]:
                 self._switch(reduced)
             self.__dict__["_depth"] = 1
             try:
-                value = compute(self)
+                value = compute(self, *args, **kwargs)
             finally:
                 self.__dict__["_depth"] = 0
                 if reduced is not None:
                     self.unsync()
         if not self._grad:
-            self.__dict__["_computed"] = value if self.compute_with_cache else None
+            self.__dict__["_computed"] = value if keep else None
         return value
 
     return wrapper

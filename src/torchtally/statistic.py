@@ -91,6 +91,11 @@ class Input:
         (piece,) = pieces
         return piece
 
+    def feed(self, normal: Piece, receivers: list[tuple[Statistic, Slots]]) -> None:
+        """Let statistics add the normal form. An input may hand out portions of it, so that all work on one while it is in the cache."""
+        for statistic, slots in receivers:
+            statistic.update(slots, *normal)
+
     def faults(self, slots: Slots) -> list[Fault]:
         """What was wrong with values on a device, by sort, to be reported when results are read."""
         return []

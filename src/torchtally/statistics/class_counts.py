@@ -128,10 +128,10 @@ class Labels(Input):
                 f"preds has dtype {preds.dtype}; expected floating-point scores of shape (N, C, ...), since top_k is {self.top_k}."
             )
         if self.per_sample:
-            if len(shape) < 2:
-                raise ValueError(
-                    f"target has shape {tuple(shape)}; expected at least two dimensions, (N, ...), since multidim_average is 'samplewise'."
-                )
+            if not shape:
+                raise ValueError("target is a scalar; expected (N, ...), one row a sample, since multidim_average is 'samplewise'.")
+            if len(shape) == 1:  # samples of one element each
+                preds, target = preds.unsqueeze(-1), target.unsqueeze(-1)
             return self._take_on_device(strict, preds, target, scored)
         if len(shape) != 1:
             taken = self._take_images(preds, target) if scored else None

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..statistic import Input, Piece, Slot, Slots, Statistic, host_visible
-from .pairs import ONES, HostPairs, Pairs, check_pair
+from ..statistic import Input, Piece, Slot, Slots, Statistic
+from .pairs import ONES, Block, Paired, Pairs, check_pair
 
 ROWS = 9
 """Of a table of moments: count; pivot of predictions and of targets; mean beyond the pivot of each; sum of squared deviations of each;
@@ -70,41 +70,35 @@ def merged(a: Tensor, b: Tensor) -> Tensor:
     return torch.where(b[0] == 0, a, torch.stack([*grown(a, count, p, t, b[5], b[6], b[7], b[8]), *more]))
 
 
-def _table_on_host(table: np.ndarray, pairs: HostPairs) -> None:
+def _table_on_host(table: np.ndarray, block: Block) -> None:
     rows = list(table)
-    for p, t, e in pairs.blocks():
-        if rows[0][0] == 0:
-            rows[1], rows[2] = p[0].copy(), t[0].copy()
-        p, t = p - rows[1], t - rows[2]
-        mean_p, mean_t = p.mean(0), t.mean(0)
-        p -= mean_p
-        t -= mean_t
-        products = [np.einsum("ij,ij->j", x, y) for x, y in ((p, p), (t, t), (p, t), (e, e))]
-        rows = grown(rows, len(p), mean_p, mean_t, *products)
-    table[:] = rows
+    if rows[0][0] == 0:
+        rows[1], rows[2] = block.preds[0].copy(), block.target[0].copy()
+    p, t, e = block.preds - rows[1], block.target - rows[2], block.error
+    mean_p, mean_t = p.mean(0), t.mean(0)
+    p -= mean_p
+    t -= mean_t
+    products = [np.einsum("ij,ij->j", x, y) for x, y in ((p, p), (t, t), (p, t), (e, e))]
+    table[:] = grown(rows, block.count, mean_p, mean_t, *products)
 
 
-def _column_on_host(table: np.ndarray, pairs: HostPairs) -> None:
+def _column_on_host(table: np.ndarray, block: Block) -> None:
     """The same for one output. A pivot is 0 unless values lie far from it."""
     rows = table[:, 0].tolist()
-    for p, t, e in pairs.blocks():
-        if p.ndim == 2:
-            p, t, e = p[:, 0], t[:, 0], e[:, 0]
-        n, ee = len(p), float(e.dot(e))
-        pivot_p, pivot_t = rows[1], rows[2]
-        if pivot_p or pivot_t:
-            p, t = p - pivot_p, t - pivot_t
+    p, t, e = block.preds, block.target, block.error
+    pivot_p, pivot_t = rows[1], rows[2]
+    if pivot_p or pivot_t:
+        p, t = p - pivot_p, t - pivot_t
+    sums = _sums(p, t)
+    if sums is None and rows[0] == 0:
+        pivot_p, pivot_t = rows[1], rows[2] = float(p[0]), float(t[0])
+        p, t = p - pivot_p, t - pivot_t
         sums = _sums(p, t)
-        if sums is None and rows[0] == 0:
-            pivot_p, pivot_t = rows[1], rows[2] = float(p[0]), float(t[0])
-            p, t = p - pivot_p, t - pivot_t
-            sums = _sums(p, t)
-        if sums is None:
-            mean_p, mean_t = float(p.mean()), float(t.mean())
-            p, t = p - mean_p, t - mean_t
-            sums = mean_p, mean_t, float(p.dot(p)), float(t.dot(t)), float(p.dot(t))
-        rows = grown(rows, n, *sums, ee)
-    table[:, 0] = rows
+    if sums is None:
+        mean_p, mean_t = float(p.mean()), float(t.mean())
+        p, t = p - mean_p, t - mean_t
+        sums = mean_p, mean_t, float(p.dot(p)), float(t.dot(t)), float(p.dot(t))
+    table[:, 0] = grown(rows, block.count, *sums, float(e.dot(e)))
 
 
 def _sums(p: np.ndarray, t: np.ndarray) -> tuple[float, float, float, float, float] | None:
@@ -144,9 +138,8 @@ class PairMoments(Statistic):
 
     def update(self, slots: Slots, *normal: Any) -> None:
         if len(normal) == 1:
-            if len(normal[0]):
-                with np.errstate(all="ignore"):
-                    (_column_on_host if self.outputs == 1 else _table_on_host)(slots.moments.numpy(), normal[0])
+            if normal[0].count:
+                (_column_on_host if self.outputs == 1 else _table_on_host)(slots.moments.numpy(), normal[0])
         elif len(normal[0]):
             # On a copy, so that autograd may keep what it needs.
             slots.moments.copy_(_table_on_device(slots.moments.clone(), *normal))
@@ -159,7 +152,7 @@ class PairMoments(Statistic):
 
 
 @dataclass(frozen=True)
-class Columns(Input):
+class Columns(Paired):
     """Pairs `(N,)`, of which nothing is wanted, or `(N, D)` with any number of outputs D; the normal form has two dimensions."""
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece | None]:
@@ -168,12 +161,6 @@ class Columns(Input):
         if preds.ndim not in (1, 2):
             raise ValueError(f"preds and target have shape {tuple(preds.shape)}; expected (N,) or (N, outputs). Flatten both.")
         return None, None if preds.ndim == 1 or preds.shape[1] == 1 else (preds, target)
-
-    def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
-        ((preds, target),) = pieces
-        if host_visible(preds, target):
-            return (HostPairs(preds, target),)
-        return preds.double(), target.double()
 
 
 @dataclass(frozen=True)
@@ -190,25 +177,22 @@ class WideMoments(Statistic):
 
     height: ClassVar[int] = ROWS
     seen_as: ClassVar[type[Moments]] = Moments
+    added = staticmethod(_table_on_device)
 
     def update(self, slots: Slots, *normal: Any) -> None:
-        preds = normal[0].preds if len(normal) == 1 else normal[0]
-        rows, outputs = slots.rows, preds.shape[1]
-        table = torch.zeros(self.height, outputs, dtype=torch.float64, device=preds.device)
+        count, outputs = normal[0].preds.shape if len(normal) == 1 else normal[0].shape
+        rows = slots.rows
+        device = None if len(normal) == 1 else normal[0].device
+        table = torch.zeros(self.height, outputs, dtype=torch.float64, device=device)
         if rows and rows[-1].shape[1] == self.height * outputs:
             table = rows.pop().view(self.height, outputs).clone()
-        if len(preds):  # else all that is known is how many outputs there are
+        if not count:
+            pass  # all that is known is how many outputs there are
+        elif len(normal) == 1:
+            _table_on_host(table.numpy(), normal[0])
+        else:
             table = self.added(table, *normal)
         rows.append(table.view(1, -1))
-
-    @staticmethod
-    def added(table: Tensor, *normal: Any) -> Tensor:
-        """The table with a batch."""
-        if len(normal) > 1:
-            return _table_on_device(table, *normal)
-        with np.errstate(all="ignore"):
-            _table_on_host(table.numpy(), normal[0])
-        return table
 
     def totals(self, slots: Slots) -> Moments | None:
         rows = [x.view(self.height, -1) for piece in slots.rows for x in piece]
@@ -265,14 +249,7 @@ class TargetRange(Statistic):
         return {"least": Slot(shape, torch.float64, "min"), "most": Slot(shape, torch.float64, "max")}
 
     def update(self, slots: Slots, *normal: Any) -> None:
-        target = normal[0].target.double() if len(normal) == 1 and len(normal[0]) <= 8192 else None
-        if len(normal) == 1 and target is None:
-            for _, t, _ in normal[0].blocks():
-                self._extend(slots, torch.from_numpy(t))
-        else:
-            self._extend(slots, normal[1] if target is None else target)
-
-    def _extend(self, slots: Slots, target: Tensor) -> None:
+        target = torch.from_numpy(normal[0].target) if len(normal) == 1 else normal[1]
         if len(target):
             slots.least.copy_(torch.minimum(slots.least.clone(), target.amin(0)))
             slots.most.copy_(torch.maximum(slots.most.clone(), target.amax(0)))

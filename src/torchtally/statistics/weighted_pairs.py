@@ -60,6 +60,9 @@ class WeightedErrorSums(ErrorSums):
         shape = () if self.outputs == 1 else (self.outputs,)
         return {"total": Slot(shape, torch.float64), "count": Slot(shape, torch.float64)}
 
+    def lane(self) -> None:
+        return None
+
     def update(self, slots: Slots, *normal: Any) -> None:
         preds, target, weight = normal
         errors = ERRORS[self.error](preds, target, self.parameter).where(weight > 0, 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from torch import Tensor, nn
 from ..apart import update_all
 from ..distributed import rank_of
 from ..formula import Formula
+from ..intervals import Intervals
 from ..pending import finished
-from ..statistic import Slots
+from ..statistic import Slot, Slots, Statistic
 from ..valid import rows_at, rows_of
 from .abstract import WrapperMetric, checked_metric, given_to
 from .multioutput import stacked
@@ -36,9 +38,7 @@ class Replicates(StackedFormula):
         rows = self._by_row(args, kwargs)
         self.ledger.meet()
         slots = self.ledger.views()[0]
-        device = self.ledger.device
-        weights = torch.from_numpy(times.astype(np.float64))
-        weights = weights.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else weights
+        weights = _sent(times.astype(np.float64), self.ledger.device)
         with torch.no_grad():
             for i, name, here, slot in self.stacked.names:
                 x, into = rows[i][name], getattr(slots, here)
@@ -57,13 +57,49 @@ class Replicates(StackedFormula):
         return [self.base._finish(x) for x in value]
 
 
+@dataclass(frozen=True)
+class RowsDrawn(Statistic):
+    """How many rows each of `copies` replicates has taken."""
+
+    copies: int
+
+    def slots(self) -> dict[str, Slot]:
+        return {"rows": Slot((self.copies,))}
+
+
+class Drawn(Formula):
+    """Which replicates have taken a row: one that has not is no sample of the data, whatever its metric says of nothing."""
+
+    shares = False
+
+    def __init__(self, copies: int, **kwargs: Any) -> None:
+        super().__init__(RowsDrawn(copies), **kwargs)
+
+    def add(self, times: np.ndarray) -> None:
+        """Count the rows of a batch, row n `times[r, n]` times for replicate r."""
+        self.ledger.meet()
+        self.ledger.views()[0].rows.add_(_sent(times.sum(1), self.ledger.device))
+        self.ledger.tick()
+
+    def value(self, slots: Slots) -> Tensor:
+        rows: Tensor = slots.rows
+        return rows > 0
+
+
+def _sent(x: np.ndarray, device: torch.device) -> Tensor:
+    """To the device, without waiting."""
+    found = torch.from_numpy(x)
+    return found.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else found
+
+
 class BootStrapper(WrapperMetric):
     """Mean, standard deviation, quantiles or all values of a metric over `num_bootstraps` resamples of the data.
 
     Each batch is resampled by rows: "poisson" takes every row as often as a Poisson number of mean 1 says, which over a stream is the bootstrap;
     "multinomial" draws as many rows as there are, with replacement. The draws are the host's, from `seed` or `generator` (by default torch's
     own), different on every rank; nothing waits for the device. The value is a dict of `"mean"`, `"std"`, `"quantile"` (one or several, along a
-    first dimension) and `"raw"`, as asked; of a collection, each is a dict. `forward` gives that of the batch.
+    first dimension) and `"raw"`, as asked; of a collection, each is a dict. `forward` gives that of the batch. A replicate that has not taken any
+    row, as happens to "poisson" with little data, is in none but `"raw"`.
 
     From 8 replicates on, metrics that are sums over rows take all replicates in one pass, as a product with the matrix of draws.
 
@@ -109,6 +145,7 @@ class BootStrapper(WrapperMetric):
             empty = base_metric.clone()
             empty.reset()
             self.metrics = nn.ModuleList([empty.clone() for _ in range(num_bootstraps)])
+        self.drawn = Drawn(num_bootstraps).to(base_metric.device)
         self._hold()
 
     _draws: np.random.Generator | None
@@ -118,7 +155,7 @@ class BootStrapper(WrapperMetric):
         return "replicates" in self._modules
 
     def _parts(self) -> list[Any]:
-        return [self.replicates] if self._together_at_once else list(self.metrics)
+        return [*([self.replicates] if self._together_at_once else self.metrics), self.drawn]
 
     def plot(self, val: Any = None, ax: Any = None, *, labels: Sequence[str] | None = None) -> tuple[Any, Any]:  # type: ignore[override]  # no other options
         """Draw the mean, or that of `val`, with the standard deviation, the quantiles and all values, as far as they were asked for."""
@@ -148,6 +185,7 @@ class BootStrapper(WrapperMetric):
             m, positional, given = given_to(self.replicates, args, kwargs)
             if rows_in([*positional, *given.values()]) == rows:
                 self.replicates.add(tuple(positional), given, times)
+                self.drawn.add(times)
                 return
             raise ValueError(f"BootStrapper: the entries of the batch differ in rows; expected {rows} in each.")
         calls = []
@@ -157,6 +195,7 @@ class BootStrapper(WrapperMetric):
                 found = rows_at(torch.from_numpy(places), rows, values, "BootStrapper")
                 calls.append(given_to(m, tuple(found[: len(args)]), dict(zip(kwargs, found[len(args) :]))))
         update_all(calls)
+        self.drawn.add(times)
 
     def _drawing(self) -> np.random.Generator:
         if self._draws is None:
@@ -186,16 +225,39 @@ class BootStrapper(WrapperMetric):
         return value
 
     # ---- reading
+    def interval(self, level: float = 0.95) -> tuple[Any, Any]:  # type: ignore[override]  # resamples have one method
+        """The interval `(low, high)` that holds the middle `level` of the resamples' values, each in the form of the metric's value.
+
+        It wants many resamples: of 200, five lie beyond each bound of 95 %.
+        """
+        return super().interval(level)
+
+    def _bounds_later(self, read: Any, asked: Intervals) -> Any:
+        parts = [m._later(read) for m in self._parts()]
+        tail = (1 - asked.level) / 2
+
+        def arrived() -> Any:
+            found = [later() for later in parts]
+            every, taken = self._every([value for value, _ in found])
+            low, high = (self._finish(_over(every, lambda x, q=q: _quantiles(x, taken, q))) for q in (tail, 1 - tail))
+            return (low, high), [fault for _, faults in found for fault in faults]
+
+        return arrived
+
+    def _every(self, values: list[Any]) -> tuple[Any, Tensor]:
+        """The values of all resamples, stacked, and which of them have taken a row; before the first row all, which say what they say of nothing."""
+        *values, drawn = values
+        return stacked(list(finished(values[0] if self._together_at_once else values))), drawn | ~drawn.any()
+
     def _value(self, values: list[Any]) -> dict[str, Any]:
-        values = finished(values[0] if self._together_at_once else values)
         found: dict[str, Any] = {}
-        every = stacked(list(values))
+        every, taken = self._every(values)
         if self.mean:
-            found["mean"] = _over(every, lambda x: _floating(x).mean(0))
+            found["mean"] = _over(every, lambda x: _mean(x, taken))
         if self.std:
-            found["std"] = _over(every, lambda x: _floating(x).std(0) if len(x) > 1 else torch.full_like(_floating(x)[0], torch.nan))
+            found["std"] = _over(every, lambda x: _deviation(x, taken))
         if self.quantile is not None:
-            found["quantile"] = _over(every, lambda x: _quantiles(_floating(x), self.quantile))
+            found["quantile"] = _over(every, lambda x: _quantiles(x, taken, self.quantile))
         if self.raw:
             found["raw"] = every
         return found
@@ -215,18 +277,31 @@ def _over(value: Any, change: Any) -> Any:
     return tuple(_over(x, change) for x in value) if isinstance(value, tuple) else change(value)
 
 
-def _floating(x: Tensor) -> Tensor:
-    return x if x.is_floating_point() else x.double()
+def _samples(x: Tensor, taken: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The values of replicates as numbers, which of them count, and how many."""
+    return x if x.is_floating_point() else x.double(), taken.to(x.device).view(-1, *[1] * (x.ndim - 1)), taken.sum().to(x.device)
 
 
-def _quantiles(x: Tensor, at: Any) -> Tensor:
+def _mean(x: Tensor, taken: Tensor) -> Tensor:
+    x, counts, number = _samples(x, taken)
+    return x.where(counts, 0).sum(0) / number
+
+
+def _deviation(x: Tensor, taken: Tensor) -> Tensor:
+    """NaN of a single one."""
+    x, counts, number = _samples(x, taken)
+    return (((x - _mean(x, taken)).where(counts, 0).square().sum(0)) / (number - 1)).sqrt()
+
+
+def _quantiles(x: Tensor, taken: Tensor, at: Any) -> Tensor:
     """Linear between the ordered values, along a first dimension where several are asked for; NaN where one of them is."""
-    ordered = x.sort(0).values  # NaN last
-    several = at if isinstance(at, list) else [at]
+    x, counts, number = _samples(x, taken)
+    ordered = x.where(counts, torch.nan).sort(0).values  # NaN last
     found = []
-    for q in several:
-        place = q * (len(x) - 1)
-        low = int(place)
-        found.append(torch.lerp(ordered[low], ordered[min(low + 1, len(x) - 1)], place - low))
-    out = torch.where(ordered[-1].isnan(), torch.nan, torch.stack(found))
+    for q in at if isinstance(at, list) else [at]:
+        place = q * (number - 1)
+        low = place.long()
+        a, b = (ordered.index_select(0, i.clamp(max=len(x) - 1).view(1))[0] for i in (low, torch.minimum(low + 1, number - 1)))
+        found.append(torch.lerp(a, b, (place - low).to(a.dtype)))
+    out = torch.where((x.isnan() & counts).any(0), torch.nan, torch.stack(found))
     return out if isinstance(at, list) else out[0]

@@ -9,6 +9,8 @@ from torch import nn
 
 from ..apart import Call
 from ..collection import MetricCollection
+from ..interval_reading import joined, of_those_that_have
+from ..intervals import Intervals
 from .abstract import WrapperMetric, checked_metric
 
 
@@ -16,7 +18,7 @@ class MultitaskWrapper(WrapperMetric):
     """A metric or a collection for each of several tasks, by name, updated and read together.
 
     `update(task_preds, task_targets)` takes two dicts with the names of `task_metrics`; the value is a dict of them, each with `prefix` and
-    `postfix`.
+    `postfix`. `interval()` leaves tasks out whose metrics have none.
 
     >>> from torch import tensor
     >>> from torchtally import MeanSquaredError
@@ -75,6 +77,10 @@ class MultitaskWrapper(WrapperMetric):
 
     def _value(self, values: list[Any]) -> dict[str, Any]:
         return {self._name(name): value for name, value in zip(self.task_metrics, values)}
+
+    def _bounds_later(self, read: Any, asked: Intervals) -> Any:
+        later = of_those_that_have(dict(self.task_metrics.items()), read, asked, "MultitaskWrapper")
+        return joined(later, lambda bounds: {self._name(name): bound for name, bound in bounds.items()}, self._name)
 
     def _name(self, name: str) -> str:
         return f"{self._prefix}{name}{self._postfix}"

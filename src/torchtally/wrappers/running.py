@@ -14,10 +14,11 @@ from ..apart import Call
 from ..faults import NEVER, Fault
 from ..formula import Formula
 from ..guard import guarded
+from ..intervals import Intervals
 from ..ledger import ROOM, Ledger
 from ..statistic import Number, Slots, in_functorch, may_wait, recorded
 from ..together import Read
-from .abstract import Later, WrapperMetric, checked_metric, given_to, merged_later
+from .abstract import Later, WrapperMetric, checked_metric, given_to, merged, merged_later
 from .stacked import Stacked, StackedFormula, stackable
 
 
@@ -138,6 +139,11 @@ class Window(StackedFormula):
     def value(self, slots: Slots) -> Any:
         return self._value_of_slots(self.stacked.whole(slots))
 
+    def _bounds_later(self, read: Read | None, asked: Intervals) -> Any:
+        whole = self.stacked.whole(self._slots_read(read))
+        bounds, faults = self._bounds_of_slots(whole, asked), [(type(self.base).__name__, f) for f in self._faults_of_slots(whole)]
+        return lambda: (bounds(), faults)
+
 
 class Running(WrapperMetric):
     """A metric over the last `window` updates, whatever came before.
@@ -233,6 +239,9 @@ class Running(WrapperMetric):
         if "ring" in self._modules:
             return super()._later(read)
         return merged_later(list(self.places), read)
+
+    def _bounds_later(self, read: Read | None, asked: Intervals) -> Any:
+        return super()._bounds_later(read, asked) if "ring" in self._modules else merged(list(self.places), read)._bounds_later(None, asked)
 
 
 class RunningMean(Running):

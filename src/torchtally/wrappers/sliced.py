@@ -14,12 +14,13 @@ from ..apart import update_all
 from ..collection import MetricCollection
 from ..faults import NEVER, Fault, FaultError
 from ..formula import Formula
+from ..intervals import Intervals
 from ..ledger import ROOM, Ledger
 from ..pending import finished
 from ..statistic import Slot, Slots, Statistic, host_visible
 from ..together import Read
 from ..valid import Unseen, rows_at, rows_of
-from .abstract import Later, WrapperMetric, checked_metric, given_to, merged_later
+from .abstract import Later, WrapperMetric, checked_metric, given_to, merged, merged_later
 from .stacked import StackedFormula, by_row, rows_in, stackable
 
 LEFT_OUT = torch.iinfo(torch.int64).min
@@ -119,8 +120,17 @@ class Slices(StackedFormula):
 
     def value(self, slots: Slots) -> list[Any]:
         """The values of all slices, then that of all rows."""
-        every = [self.stacked.copy(slots, place) for place in range(self.copies)]
-        return [self._value_of_slots(parts) for parts in (*every, self.stacked.whole(slots))]
+        return [self._value_of_slots(parts) for parts in self._every(slots)]
+
+    def _every(self, slots: Slots) -> list[list[Slots]]:
+        """The slots of each slice, and of all of them together."""
+        return [*(self.stacked.copy(slots, place) for place in range(self.copies)), self.stacked.whole(slots)]
+
+    def _bounds_later(self, read: Read | None, asked: Intervals) -> Any:
+        slots = self._slots_read(read)
+        each = [self._bounds_of_slots(parts, asked) for parts in self._every(slots)]
+        faults = [(type(self.base).__name__, f) for f in self._faults_of_slots(self.stacked.whole(slots))]
+        return lambda: (tuple(map(list, zip(*(bounds() for bounds in each)))), faults)
 
     def _finish(self, value: Any) -> Any:
         return [self.base._finish(x) for x in value]
@@ -303,6 +313,21 @@ class Sliced(WrapperMetric):
             mine.merge_state(theirs)
 
     # ---- reading
+    def _bounds_later(self, read: Read | None, asked: Intervals) -> Any:
+        self._settle()
+        parts = [m._bounds_later(read, asked) for m in self._parts()]
+        if not self._stacked and self.total:
+            parts.append(merged(list(self.each), read)._bounds_later(None, asked))
+        outside = self.outside._later(read)
+
+        def arrived() -> Any:
+            found = [later() for later in parts]
+            faults = [fault for _, more in found for fault in more] + [("Sliced", fault) for _, fault in outside()[1]]
+            low, high = found[0][0] if self._stacked else zip(*(bounds for bounds, _ in found))
+            return (self._value(list(low)), self._value(list(high))), faults
+
+        return arrived
+
     def _later(self, read: Read | None) -> Later:
         self._settle()
         parts = [m._later(read) for m in self._parts()]

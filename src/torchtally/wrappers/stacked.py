@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,11 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..classification.intervals import Proportion
 from ..faults import Fault
 from ..formula import Formula
+from ..intervals import Intervals, NoInterval
 from ..ledger import Ledger, combine
 from ..metric import OPTIONS, Metric
 from ..statistic import Input, Slot, Slots, Statistic, loose
+from ..together import Read
 
 
 def stackable(metric: Any) -> bool:
@@ -77,9 +80,7 @@ def feed_loose(ledger: Ledger, slots: list[Slots], batch: Sequence[Any], first: 
         _, piece = input_.take(False, *batch)
         if piece is None:
             continue
-        normal = input_.settle(slots[len(ledger.keys) + j], [piece], first)
-        for i in ledger.feeds[j]:
-            ledger.keys[i][0].update(slots[i], *normal)
+        ledger.settle_into(slots, j, [piece], first)
     for i, (statistic, _) in enumerate(ledger.keys):
         if slots[i].host is not None:
             for name, number in statistic.drain(slots[i].host).items():
@@ -230,8 +231,22 @@ class StackedFormula(Formula):
 
     # ---- reading
     def _value_of_slots(self, parts: Sequence[Slots]) -> Any:
-        keys = self.base.ledger.keys
-        return self.base.value(*(keys[i][0].totals(parts[i]) for i in range(len(keys))))
+        return self.base.value(*self._totals_of_slots(parts))
+
+    def _totals_of_slots(self, parts: Sequence[Slots]) -> list[Any]:
+        return [statistic.totals(part) for (statistic, _), part in zip(self.base.ledger.keys, parts)]
+
+    def _slots_read(self, read: Read | None) -> Slots:
+        """The slots of all ranks, or of this one."""
+        ledger = read.ledger_of(self) if read is not None and self in read else self._whole()
+        ledger.fold()
+        return ledger.views()[self._mine(ledger)[0]]
+
+    def _bounds_of_slots(self, parts: Sequence[Slots], asked: Intervals) -> Callable[[], tuple[Any, Any]]:
+        """As `Proportion._bounds`, over the totals in some slots."""
+        if not isinstance(self.base, Proportion):
+            raise NoInterval.of(self.base)
+        return self.base._bounds(asked, *self._totals_of_slots(parts))
 
     def _faults_of_slots(self, parts: Sequence[Slots]) -> list[Fault]:
         ledger = self.base.ledger

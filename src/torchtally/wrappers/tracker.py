@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from ..collection import MetricCollection
+from ..interval_reading import paired
 from ..metric import _opened, _saving, saving_all
 from ..pending import Pending, Unfinished
 from ..together import copy_over_ranks
@@ -95,6 +96,10 @@ class MetricTracker(nn.ModuleList):
         """The value of this step."""
         return self._step("compute").compute()
 
+    def interval(self, *args: Any, **kwargs: Any) -> Any:
+        """The confidence interval of the value of this step, as the metric gives it; see `Accuracy.interval`."""
+        return self._step("interval").interval(*args, **kwargs)
+
     def fetch(self, reset: bool = False) -> Pending:
         """The value of this step as Python numbers, later; nothing waits."""
         found: Pending = self._step("fetch").fetch(reset)
@@ -114,6 +119,12 @@ class MetricTracker(nn.ModuleList):
         """The values of all steps, stacked: a tensor whose first dimension is the step, or a dict of them; a list where shapes differ."""
         self._step("compute_all")
         return Steps(list(self)[1:]).compute()
+
+    def interval_all(self, level: float = 0.95, method: str = "wilson") -> Any:
+        """Those of all steps, in one read: `(low, high)`, each as `compute_all` gives values; of a collection, a dict of such pairs."""
+        self._step("interval_all")
+        low, high = Steps(list(self)[1:]).interval(level, method)
+        return paired(low, high) if isinstance(self._base, MetricCollection) else (low, high)
 
     def fetch_all(self) -> Pending:
         """The values of all steps on their way to the host, in one copy."""

@@ -1,0 +1,33 @@
+"""Public reports about classification metrics."""
+
+import pytest
+import torch
+from reports import TORCHMETRICS, Report, Table, check, fed
+from torch import tensor
+
+from torchtally import classification as c
+from torchtally.stalls import pretend_cuda
+
+reports = Table()
+
+
+@reports(TORCHMETRICS, (2113, 3043), "samples of one element are refused", [[[1, 0, 2, 0, 1], [0, 1, 1, 1, 1]], [1.0, 0.0], [1.0, 0.0, 1.0], [0.8, 0.0]])
+def _():
+    options = {"multidim_average": "samplewise", "average": "micro"}
+    scores = tensor([[0.9, 0.1, 0.0], [0.9, 0.1, 0.0]])
+    counts = fed(c.MulticlassStatScores(3, **options), (scores, tensor([0, 1])))
+    f1 = fed(c.MulticlassF1Score(2, multidim_average="samplewise"), (scores[:, :2], tensor([0, 1])))
+    binary = fed(c.BinaryAccuracy(multidim_average="samplewise"), (tensor([0.9, 0.2, 0.7]), tensor([1, 1, 1])))
+    labels = fed(c.MultilabelF1Score(3, **options), (tensor([[1, 0, 1], [0, 0, 0]]), tensor([[1, 1, 1], [0, 0, 1]])))
+    with pretend_cuda():
+        for metric, preds, target, value in (
+            (c.MulticlassStatScores(3, **options), scores, tensor([0, 1]), counts),
+            (c.BinaryAccuracy(multidim_average="samplewise"), tensor([0.9, 0.2, 0.7]), tensor([1, 1, 1]), binary),
+        ):
+            assert torch.equal(fed(metric.cuda(), (preds.cuda(), target.cuda())).cpu(), value)
+    return [counts, f1, binary, labels]
+
+
+@pytest.mark.parametrize("report", reports.params())
+def test_what_was_reported_is_right_here(report: Report) -> None:
+    check(report)
