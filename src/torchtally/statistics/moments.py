@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -177,7 +177,7 @@ class WideMoments(Statistic):
 
     height: ClassVar[int] = ROWS
     seen_as: ClassVar[type[Moments]] = Moments
-    added = staticmethod(_table_on_device)
+    added: ClassVar[Callable[..., Tensor]] = staticmethod(_table_on_device)
 
     def update(self, slots: Slots, *normal: Any) -> None:
         count, outputs = normal[0].preds.shape if len(normal) == 1 else normal[0].shape
