@@ -537,6 +537,12 @@ class Formula(Metric):
         state = self.__dict__["ledger"].place
         if any(n == name for _, n in state) or any(n == name for _, n in self.__dict__["ledger"].sampled):
             return self.metric_state[name]
+        if name in _THEIRS:
+            kept = ", ".join(repr(n) for n in self.metric_state if n not in ("bad", "first_bad"))
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}: torchtally remembers less than torchmetrics. It keeps {kept}; "
+                "what else you want, have from a metric of it in the same collection, such as StatScores or ConfusionMatrix."
+            )
         return super().__getattr__(name)
 
     def extra_repr(self) -> str:
@@ -584,6 +590,10 @@ def wants_grad(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     if not torch.is_grad_enabled() or torch.compiler.is_compiling():
         return False
     return any(isinstance(x, Tensor) and x.requires_grad for x in (*args, *kwargs.values()))
+
+
+_THEIRS = {"confmat", "measure", "preds", "sum_abs_error", "sum_error", "sum_squared_error", "target", "total", "tp", "fp", "tn", "fn"}
+"""States of torchmetrics that people read."""
 
 
 def _own(x: Tensor) -> Tensor:
