@@ -28,6 +28,21 @@ def _():
     return [counts, f1, binary, labels]
 
 
+@reports(TORCHMETRICS, (269, 2465), "the counts cannot be read from the metric", [[1, 0, 1], 2, [2, 1], [[1, 1], [0, 2]]])
+def _():
+    preds, target = tensor([0, 1, 2, 2]), tensor([0, 2, 2, 1])
+    recall, micro, matrix = c.MulticlassRecall(3), c.MulticlassRecall(3, average="micro"), c.BinaryConfusionMatrix(normalize="true")
+    binary = c.BinaryF1Score(multidim_average="samplewise")
+    jaccard = c.MulticlassJaccardIndex(3)
+    for metric in (recall, micro, jaccard):
+        metric.update(preds, target)
+    matrix.update(tensor([1, 1, 0, 1]), tensor([1, 1, 0, 0]))
+    binary.update(tensor([[1, 1], [1, 0]]), tensor([[1, 1], [1, 1]]))
+    with pytest.raises(AttributeError, match=r"confmat.*ConfusionMatrix"):
+        _ = jaccard.confmat
+    return [recall.tp, micro.fn, binary.tp, matrix.confmat]
+
+
 @pytest.mark.parametrize("report", reports.params())
 def test_what_was_reported_is_right_here(report: Report) -> None:
     check(report)
