@@ -42,6 +42,18 @@ def combine(how: str, into: Tensor, other: Tensor) -> None:
         torch.maximum(into, other, out=into) if how == "max" else torch.minimum(into, other, out=into)
 
 
+def pour_lane(statistic: Statistic, slots: Slots) -> None:
+    """Let what waits in the lane of loose slots join them."""
+    if slots.host is None:
+        return
+    if statistic.pours:
+        statistic.pour(slots)
+        return
+    for name, value in statistic.drain(slots.host).items():
+        into = getattr(slots, name)
+        combine(statistic.slots()[name].combine, into, torch.full_like(into, value))
+
+
 def _buffer(size: int, dtype: torch.dtype, how: str, device: torch.device) -> Tensor:
     """A buffer of neutral numbers."""
     fill = neutral(how, dtype)
@@ -523,6 +535,16 @@ class Ledger:
         return [f for j, pair in enumerate(self.inputs) if wanted is None or pair in wanted for f in self.faults_of(j)]
 
 
+def feed_loose(ledger: Ledger, slots: list[Slots], batch: Sequence[Any], first: Any, strict: bool = False) -> None:
+    """Add a batch to loose slots of the parts of a ledger, lanes and all."""
+    for j, (input_, _) in enumerate(ledger.inputs):
+        _, piece = input_.take(strict, *batch)
+        if piece is not None:
+            ledger.settle_into(slots, j, [piece], first)
+    for (statistic, _), own in zip(ledger.keys, slots):
+        pour_lane(statistic, own)
+
+
 class LooseLedger(Ledger):
     """What one batch adds to a ledger, in one tensor a slot instead of flat buffers, so that autograd may follow from batch to value."""
 
@@ -547,12 +569,8 @@ class LooseLedger(Ledger):
     def fold(self) -> None:
         for rows in self.rows:
             self._settle_rows(rows)
-        for i, lane in enumerate(self.lanes):
-            if lane is not None:
-                statistic = self.keys[i][0]
-                for name, value in statistic.drain(lane).items():
-                    into = getattr(self._slots[i], name)
-                    combine(statistic.slots()[name].combine, into, torch.full_like(into, value))
+        for (statistic, _), slots in zip(self.keys, self._slots):
+            pour_lane(statistic, slots)
 
     def settled(self) -> Ledger:
         self.fold()

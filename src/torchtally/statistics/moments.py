@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..statistic import Input, Piece, Slot, Slots, Statistic
+from ..statistic import Input, Number, Piece, Slot, Slots, Statistic
 from .pairs import ONES, Block, Paired, Pairs, check_pair
 
 ROWS = 9
@@ -71,10 +71,10 @@ def merged(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _table_on_host(table: np.ndarray, block: Block) -> None:
-    rows = list(table)
+    rows, e = list(table), block.error
     if rows[0][0] == 0:
-        rows[1], rows[2] = block.preds[0].copy(), block.target[0].copy()
-    p, t, e = block.preds - rows[1], block.target - rows[2], block.error
+        rows[1], rows[2] = (x[0].copy() for x in block.pair)
+    p, t = block.beyond(rows[1], rows[2])
     mean_p, mean_t = p.mean(0), t.mean(0)
     p -= mean_p
     t -= mean_t
@@ -82,33 +82,45 @@ def _table_on_host(table: np.ndarray, block: Block) -> None:
     table[:] = grown(rows, block.count, mean_p, mean_t, *products)
 
 
-def _column_on_host(table: np.ndarray, block: Block) -> None:
-    """The same for one output. A pivot is 0 unless values lie far from it."""
-    rows = table[:, 0].tolist()
-    p, t, e = block.preds, block.target, block.error
-    pivot_p, pivot_t = rows[1], rows[2]
-    if pivot_p or pivot_t:
-        p, t = p - pivot_p, t - pivot_t
-    sums = _sums(p, t)
+def _column_on_host(rows: list[float], block: Block) -> list[float]:
+    """The same for one output, whose table is a row of numbers. A pivot is 0 unless values lie far from it."""
+    e = block.error
+    ee = float(e.dot(e))
+    p, t = block.beyond(rows[1], rows[2]) if rows[1] or rows[2] else block.pair
+    sums = _sums(p, t, ee if rows[1] == rows[2] else None)
     if sums is None and rows[0] == 0:
-        pivot_p, pivot_t = rows[1], rows[2] = float(p[0]), float(t[0])
-        p, t = p - pivot_p, t - pivot_t
-        sums = _sums(p, t)
+        near = _near_mean(p), _near_mean(t)
+        for pivots in (near[1], near[1]), near:  # one for both, if it will do
+            rows[1:3] = pivots
+            p, t = block.beyond(*pivots)
+            sums = _sums(p, t, None)
+            if sums is not None:
+                break
     if sums is None:
         mean_p, mean_t = float(p.mean()), float(t.mean())
         p, t = p - mean_p, t - mean_t
         sums = mean_p, mean_t, float(p.dot(p)), float(t.dot(t)), float(p.dot(t))
-    table[:, 0] = grown(rows, block.count, *sums, float(e.dot(e)))
+    return grown(rows, block.count, *sums, ee)
 
 
-def _sums(p: np.ndarray, t: np.ndarray) -> tuple[float, float, float, float, float] | None:
-    """Means, squared deviations from them and their products, in one pass; None where that would lose more than two bits."""
+def _near_mean(x: np.ndarray) -> float:
+    """The number nearest to the mean."""
+    return float(x[np.abs(x - x.mean()).argmin()])
+
+
+def _sums(p: np.ndarray, t: np.ndarray, ee: float | None) -> tuple[float, float, float, float, float] | None:
+    """Means, squared deviations from them and their products, in one pass; None where that would lose more than two bits.
+
+    `ee` is the sum of squared differences, if both are relative to the same pivot: it knows the products, unless one dwarfs the other.
+    """
     n, ones = len(p), ONES[: len(p)]
     mean_p, mean_t = float(p.dot(ones)) / n, float(t.dot(ones)) / n
     pp, tt = float(p.dot(p)), float(t.dot(t))
     by_p, by_t = pp - n * mean_p * mean_p, tt - n * mean_t * mean_t
     if by_p > 0.25 * pp and by_t > 0.25 * tt:
-        return mean_p, mean_t, by_p, by_t, float(p.dot(t)) - n * mean_p * mean_t
+        alike = ee is not None and pp < 16 * tt and tt < 16 * pp
+        pt = (pp + tt - ee) / 2 if alike else float(p.dot(t))
+        return mean_p, mean_t, by_p, by_t, pt - n * mean_p * mean_t
     return None
 
 
@@ -136,10 +148,32 @@ class PairMoments(Statistic):
     def slots(self) -> dict[str, Slot]:
         return {"moments": Slot((ROWS, self.outputs), torch.float64)}
 
+    def lane(self) -> list[float] | None:
+        return [0.0] * ROWS if self.outputs == 1 else None
+
+    def drain(self, host: list[float]) -> dict[str, Number]:
+        host[:] = [0.0] * ROWS
+        return {}
+
+    def pour(self, slots: Slots) -> None:
+        if slots.host is not None and slots.host[0]:
+            waiting = slots.moments.new_tensor(slots.host)[:, None]
+            slots.moments.copy_(waiting if not slots.moments[0] else merged(slots.moments.clone(), waiting))
+            self.drain(slots.host)
+
     def update(self, slots: Slots, *normal: Any) -> None:
         if len(normal) == 1:
-            if normal[0].count:
-                (_column_on_host if self.outputs == 1 else _table_on_host)(slots.moments.numpy(), normal[0])
+            block = normal[0]
+            if not block.count:
+                return
+            rows = slots.host
+            if rows is None:
+                _table_on_host(slots.moments.numpy(), block)
+                return
+            if not rows[0]:  # the lane goes on from the slot, and leaves it empty
+                rows[:] = slots.moments[:, 0].tolist()
+                slots.moments.zero_()
+            rows[:] = _column_on_host(rows, block)
         elif len(normal[0]):
             # On a copy, so that autograd may keep what it needs.
             slots.moments.copy_(_table_on_device(slots.moments.clone(), *normal))
@@ -180,7 +214,7 @@ class WideMoments(Statistic):
     added: ClassVar[Callable[..., Tensor]] = staticmethod(_table_on_device)
 
     def update(self, slots: Slots, *normal: Any) -> None:
-        count, outputs = normal[0].preds.shape if len(normal) == 1 else normal[0].shape
+        count, outputs = (normal[0].error if len(normal) == 1 else normal[0]).shape
         rows = slots.rows
         device = None if len(normal) == 1 else normal[0].device
         table = torch.zeros(self.height, outputs, dtype=torch.float64, device=device)
@@ -249,7 +283,7 @@ class TargetRange(Statistic):
         return {"least": Slot(shape, torch.float64, "min"), "most": Slot(shape, torch.float64, "max")}
 
     def update(self, slots: Slots, *normal: Any) -> None:
-        target = torch.from_numpy(normal[0].target) if len(normal) == 1 else normal[1]
+        target = torch.from_numpy(normal[0].pair[1]) if len(normal) == 1 else normal[1]
         if len(target):
             slots.least.copy_(torch.minimum(slots.least.clone(), target.amin(0)))
             slots.most.copy_(torch.maximum(slots.most.clone(), target.amax(0)))

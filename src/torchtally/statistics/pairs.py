@@ -55,9 +55,26 @@ class Block:
     """Up to `BLOCK` pairs on the host, in float64, and the error of each, but for its sign: `(n,)`, or `(n, outputs)`."""
 
     def __init__(self, preds: np.ndarray, target: np.ndarray) -> None:
-        self.preds, self.target = preds.astype(np.float64, copy=False), target.astype(np.float64, copy=False)
-        self.error = self.preds - self.target
-        self.count = len(self.error)
+        self._given = preds, target
+        self._cast: tuple[np.ndarray, np.ndarray] | None = None
+        p, t = self.pair
+        self.error = p - t
+        self.count = len(p)
+
+    @property
+    def pair(self) -> tuple[np.ndarray, np.ndarray]:
+        """Predictions and targets."""
+        if self._cast is None:
+            preds, target = self._given
+            self._cast = preds.astype(np.float64, copy=False), target.astype(np.float64, copy=False)
+        return self._cast
+
+    def beyond(self, preds: float, target: float) -> tuple[np.ndarray, np.ndarray]:
+        """Both relative to these two numbers; where they were, if that is no memory of the caller's: the cache is small."""
+        p, t = self.pair
+        self._cast = None
+        given = self._given
+        return np.subtract(p, preds, out=None if p is given[0] else p), np.subtract(t, target, out=None if t is given[1] else t)
 
 
 class HostPairs:
@@ -266,5 +283,6 @@ class ErrorSums(Statistic):
         if self.error == "absolute":
             size = np.abs(block.error, out=block.error)
             return float(size.dot(ONES[: block.count])) if size.ndim == 1 else size.sum(0)
-        found = ERRORS[self.error](torch.from_numpy(block.preds), torch.from_numpy(block.target), self.parameter).sum(0)
+        p, t = block.pair
+        found = ERRORS[self.error](torch.from_numpy(p), torch.from_numpy(t), self.parameter).sum(0)
         return found.item() if found.ndim == 0 else found.numpy()
