@@ -12,13 +12,15 @@ import torch
 from torch import Tensor
 
 from . import distributed
+from .entries import required_of, taken_by
 from .faults import Fault, report
 from .fetching import fetch_alone
 from .guard import guarded
 from .ledger import Clock, Key, Ledger, LooseLedger
-from .metric import Metric, _opened, _saving, _seen, required_of, taken_by
+from .metric import Metric
 from .pending import Pending
 from .refusal import refused
+from .saving import opened, saves_all
 from .statistic import Slots, Statistic, loose, map_tensors
 from .together import Read, described, gathered_by, part_of_all
 from .valid import rows_of
@@ -356,7 +358,7 @@ class Formula(Metric):
     @guarded
     def merge_state(self, other: Metric | dict[str, Any] | str | os.PathLike[str]) -> None:
         """Add what another metric of the same class and configuration has seen: itself, its `metric_state` or `state_dict`, or a saved file."""
-        other = _opened(other)
+        other = opened(other)
         if self.ledger.shared:
             self._leave()
         if isinstance(other, dict):
@@ -451,7 +453,7 @@ class Formula(Metric):
         self.__dict__["_kept"] = mode
 
     def _saved(self) -> dict[str, Any]:
-        if not (self._kept or getattr(_saving, "complete", False)):
+        if not (self._kept or saves_all()):
             return {}
         return {**map_tensors(self.metric_state, _own), "updates": torch.tensor(self.update_count)}
 
@@ -546,7 +548,7 @@ class Formula(Metric):
         return super().__getattr__(name)
 
     def extra_repr(self) -> str:
-        return ", ".join([*(f"{k}={v!r}" for k, v in self._options()), _seen(self.update_count)])
+        return ", ".join([*(f"{k}={v!r}" for k, v in self._options()), super().extra_repr()])
 
     def _options(self) -> list[tuple[str, Any]]:
         """Constructor arguments worth showing: those that differ from their defaults."""
