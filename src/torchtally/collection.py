@@ -170,8 +170,12 @@ class MetricCollection(NamedMetrics):
         if torch.compiler.is_compiling():
             self._update_here(args, kwargs)
         else:
-            with self._guard:
+            guard = self._guard
+            guard.acquire()  # half the price of a with statement
+            try:
                 self._update_here(args, kwargs)
+            finally:
+                guard.release()
 
     def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self.ledger.left or self.ledger.emptied:

@@ -73,8 +73,8 @@ def merged(a: Tensor, b: Tensor) -> Tensor:
 def _table_on_host(table: np.ndarray, block: Block) -> None:
     rows, e = list(table), block.error
     if rows[0][0] == 0:
-        rows[1], rows[2] = (x[0].copy() for x in block.pair)
-    p, t = block.beyond(rows[1], rows[2])
+        rows[1], rows[2] = block.preds[0].copy(), block.target[0].copy()
+    p, t = block.preds - rows[1], block.target_beyond(rows[2])
     mean_p, mean_t = p.mean(0), t.mean(0)
     p -= mean_p
     t -= mean_t
@@ -83,24 +83,19 @@ def _table_on_host(table: np.ndarray, block: Block) -> None:
 
 
 def _column_on_host(rows: list[float], block: Block) -> list[float]:
-    """The same for one output, whose table is a row of numbers. A pivot is 0 unless values lie far from it."""
+    """The same for one output, whose table is a row of numbers."""
     e = block.error
     ee = float(e.dot(e))
-    p, t = block.beyond(rows[1], rows[2]) if rows[1] or rows[2] else block.pair
-    sums = _sums(p, t, ee if rows[1] == rows[2] else None)
-    if sums is None and rows[0] == 0:
-        near = _near_mean(p), _near_mean(t)
-        for pivots in (near[1], near[1]), near:  # one for both, if it will do
-            rows[1:3] = pivots
-            p, t = block.beyond(*pivots)
-            sums = _sums(p, t, None)
-            if sums is not None:
-                break
-    if sums is None:
-        mean_p, mean_t = float(p.mean()), float(t.mean())
-        p, t = p - mean_p, t - mean_t
-        sums = mean_p, mean_t, float(p.dot(p)), float(t.dot(t)), float(p.dot(t))
-    return grown(rows, block.count, *sums, ee)
+    found = None
+    if rows[1] == rows[2]:
+        found = _by_errors(block.target_beyond(rows[2]) if rows[2] else block.target, e, ee)
+    if found is None and rows[0] == 0:
+        near_p, near_t = _near_mean(block.preds), _near_mean(block.target)
+        found = _by_errors(block.target - near_t, e, ee)
+        rows[1:3] = near_p if found is None else near_t, near_t
+    if found is None:
+        found = _by_predictions(block.preds - rows[1], block.target - rows[2])
+    return grown(rows, block.count, *found, ee)
 
 
 def _near_mean(x: np.ndarray) -> float:
@@ -108,20 +103,40 @@ def _near_mean(x: np.ndarray) -> float:
     return float(x[np.abs(x - x.mean()).argmin()])
 
 
-def _sums(p: np.ndarray, t: np.ndarray, ee: float | None) -> tuple[float, float, float, float, float] | None:
-    """Means, squared deviations from them and their products, in one pass; None where that would lose more than two bits.
+LOSS = 1 / 256
+"""What may be left of a sum of squares when the square of the mean is taken off: a loss of eight bits of 53."""
 
-    `ee` is the sum of squared differences, if both are relative to the same pivot: it knows the products, unless one dwarfs the other.
+
+def _by_errors(t: np.ndarray, e: np.ndarray, ee: float) -> tuple[float, float, float, float, float] | None:
+    """Means of predictions and targets beyond a pivot of both, squared deviations and products, from targets and errors: the least work.
+
+    None where that would lose too many digits: the pivot is far off, predictions hardly vary, or are far from the targets.
     """
-    n, ones = len(p), ONES[: len(p)]
-    mean_p, mean_t = float(p.dot(ones)) / n, float(t.dot(ones)) / n
-    pp, tt = float(p.dot(p)), float(t.dot(t))
-    by_p, by_t = pp - n * mean_p * mean_p, tt - n * mean_t * mean_t
-    if by_p > 0.25 * pp and by_t > 0.25 * tt:
-        alike = ee is not None and pp < 16 * tt and tt < 16 * pp
-        pt = (pp + tt - ee) / 2 if alike else float(p.dot(t))
-        return mean_p, mean_t, by_p, by_t, pt - n * mean_p * mean_t
+    n = len(t)
+    mean_t, mean_e, tt, by_t, by_et = _one_pass(t, e)
+    by_p = (ee - n * mean_e * mean_e) + 2 * by_et + by_t
+    if by_t > LOSS * tt and by_p > LOSS * (ee + tt):
+        return mean_t + mean_e, mean_t, by_p, by_t, by_et + by_t
     return None
+
+
+def _by_predictions(p: np.ndarray, t: np.ndarray) -> tuple[float, float, float, float, float]:
+    """The same from predictions and targets, each beyond a pivot of its own."""
+    n, pp = len(t), float(p.dot(p))
+    mean_t, mean_p, tt, by_t, by_pt = _one_pass(t, p)
+    by_p = pp - n * mean_p * mean_p
+    if by_t > LOSS * tt and by_p > LOSS * pp:
+        return mean_p, mean_t, by_p, by_t, by_pt
+    mean_p, mean_t = float(p.mean()), float(t.mean())
+    p, t = p - mean_p, t - mean_t
+    return mean_p, mean_t, float(p.dot(p)), float(t.dot(t)), float(p.dot(t))
+
+
+def _one_pass(t: np.ndarray, x: np.ndarray) -> tuple[float, float, float, float, float]:
+    """Means of both, the sum of squares of the first, that of its deviations, and the products of the deviations of both."""
+    n, ones = len(t), ONES[: len(t)]
+    mean_t, mean_x, tt = float(t.dot(ones)) / n, float(x.dot(ones)) / n, float(t.dot(t))
+    return mean_t, mean_x, tt, tt - n * mean_t * mean_t, float(x.dot(t)) - n * mean_x * mean_t
 
 
 def _table_on_device(table: Tensor, preds: Tensor, target: Tensor) -> Tensor:
@@ -191,10 +206,12 @@ class Columns(Paired):
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece | None]:
         preds, target = batch
+        if preds.ndim == 1:
+            return None, None  # `Pairs`, which is always fed the same, says what is wrong with them
         check_pair(preds, target)
-        if preds.ndim not in (1, 2):
+        if preds.ndim != 2:
             raise ValueError(f"preds and target have shape {tuple(preds.shape)}; expected (N,) or (N, outputs). Flatten both.")
-        return None, None if preds.ndim == 1 or preds.shape[1] == 1 else (preds, target)
+        return None, None if preds.shape[1] == 1 else (preds, target)
 
 
 @dataclass(frozen=True)
@@ -243,10 +260,12 @@ class WideMoments(Statistic):
 
 @dataclass(frozen=True)
 class OneColumn(Input):
-    """Only a check: pairs `(N,)` or `(N, 1)`."""
+    """Only a check: pairs `(N,)` or `(N, 1)`. Always fed along with pairs that are added."""
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece | None]:
         preds, target = batch[:2]  # whatever weights they have
+        if preds.ndim == 1:
+            return None, None
         check_pair(preds, target)
         if preds.ndim > 2 or (preds.ndim == 2 and preds.shape[1] != 1):
             raise ValueError(
@@ -283,7 +302,7 @@ class TargetRange(Statistic):
         return {"least": Slot(shape, torch.float64, "min"), "most": Slot(shape, torch.float64, "max")}
 
     def update(self, slots: Slots, *normal: Any) -> None:
-        target = torch.from_numpy(normal[0].pair[1]) if len(normal) == 1 else normal[1]
+        target = torch.from_numpy(normal[0].target) if len(normal) == 1 else normal[1]
         if len(target):
             slots.least.copy_(torch.minimum(slots.least.clone(), target.amin(0)))
             slots.most.copy_(torch.maximum(slots.most.clone(), target.amax(0)))

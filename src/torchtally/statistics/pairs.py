@@ -52,29 +52,24 @@ def array_of(x: Tensor) -> np.ndarray:
 
 
 class Block:
-    """Up to `BLOCK` pairs on the host, in float64, and the error of each, but for its sign: `(n,)`, or `(n, outputs)`."""
+    """Up to `BLOCK` pairs on the host, in float64, and what each is off by: `(n,)`, or `(n, outputs)`."""
 
     def __init__(self, preds: np.ndarray, target: np.ndarray) -> None:
         self._given = preds, target
-        self._cast: tuple[np.ndarray, np.ndarray] | None = None
-        p, t = self.pair
-        self.error = p - t
-        self.count = len(p)
+        self.preds, self._target = preds.astype(np.float64, copy=False), target.astype(np.float64, copy=False)
+        self.error = self.preds - self._target
+        self.count = len(self.error)
 
     @property
-    def pair(self) -> tuple[np.ndarray, np.ndarray]:
-        """Predictions and targets."""
-        if self._cast is None:
-            preds, target = self._given
-            self._cast = preds.astype(np.float64, copy=False), target.astype(np.float64, copy=False)
-        return self._cast
+    def target(self) -> np.ndarray:
+        if self._target is None:
+            self._target = self._given[1].astype(np.float64, copy=False)
+        return self._target
 
-    def beyond(self, preds: float, target: float) -> tuple[np.ndarray, np.ndarray]:
-        """Both relative to these two numbers; where they were, if that is no memory of the caller's: the cache is small."""
-        p, t = self.pair
-        self._cast = None
-        given = self._given
-        return np.subtract(p, preds, out=None if p is given[0] else p), np.subtract(t, target, out=None if t is given[1] else t)
+    def target_beyond(self, pivot: Any) -> np.ndarray:
+        """Targets relative to a pivot, where they were, if that is no memory of the caller's: the cache is small."""
+        target, self._target = self.target, None
+        return np.subtract(target, pivot, out=None if target is self._given[1] else target)
 
 
 class HostPairs:
@@ -281,8 +276,7 @@ class ErrorSums(Statistic):
 
     def _on_host(self, block: Block) -> Any:
         if self.error == "absolute":
-            size = np.abs(block.error, out=block.error)
+            size = np.abs(block.error)
             return float(size.dot(ONES[: block.count])) if size.ndim == 1 else size.sum(0)
-        p, t = block.pair
-        found = ERRORS[self.error](torch.from_numpy(p), torch.from_numpy(t), self.parameter).sum(0)
+        found = ERRORS[self.error](torch.from_numpy(block.preds), torch.from_numpy(block.target), self.parameter).sum(0)
         return found.item() if found.ndim == 0 else found.numpy()
