@@ -101,9 +101,10 @@ class Feeding:
         return plan
 
     # ---- adding
-    def add(self, ledger: Ledger, args: tuple[Any, ...], kwargs: dict[str, Any], apart: Callable[[list[Call]], Any]) -> Any:
+    def add(
+        self, ledger: Ledger, args: tuple[Any, ...], kwargs: dict[str, Any], apart: Callable[[list[Call]], Any], compiling: bool
+    ) -> Any:
         """Add a batch to a ledger laid out as the shared one, and to the members apart as `apart` does: all or nothing."""
-        compiling = torch.compiler.is_compiling()
         if not ledger.on_cpu:
             ledger.meet()
         plan = None if compiling else self._plans.get((len(args), *kwargs))  # a trace plans afresh
@@ -136,14 +137,15 @@ class Feeding:
                 j, batch = self._refused(group, scalars)
             raise refused(error, self.served[j], self.ledger.inputs[j][1], batch) from error.__cause__
         done = apart([(m, [values[p] for p in places], {n: values[p] for n, p in given.items()}) for m, places, given in plan.apart])
+        now = ledger.now(compiling)
         for j, key, piece in taken:
             if j < 0:
                 ledger.add_row(key, piece[0])
             else:
-                ledger.add(j, key, piece)
+                ledger.add(j, key, piece, now)
         for indices, numbers in rows:
             add_scalars(ledger, indices, numbers)
-        ledger.tick()
+        ledger.tick(now)
         return done
 
     def _refused(self, group: tuple[int, ...], scalars: list[Any]) -> tuple[int, list[Any]]:

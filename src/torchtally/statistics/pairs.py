@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from math import log
 from typing import Any, ClassVar
@@ -56,9 +56,10 @@ class Block:
 
     def __init__(self, preds: np.ndarray, target: np.ndarray) -> None:
         self._given = preds, target
-        self.preds, self._target = preds.astype(np.float64, copy=False), target.astype(np.float64, copy=False)
+        self.preds = preds.astype(np.float64, copy=False)
+        self._target: np.ndarray | None = target.astype(np.float64, copy=False)
         self.error = self.preds - self._target
-        self.count = len(self.error)
+        self.count = len(preds)
 
     @property
     def target(self) -> np.ndarray:
@@ -78,16 +79,15 @@ class HostPairs:
     def __init__(self, preds: Tensor, target: Tensor) -> None:
         self.preds, self.target = preds, target
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterable[Block]:
         """All of them; one empty block of none."""
         preds, target = array_of(self.preds), array_of(self.target)
-        length, size = len(preds), preds.size
+        size = preds.size
         if size <= BLOCK:
-            yield Block(preds, target)
-            return
+            return (Block(preds, target),)
+        length = len(preds)
         rows = max(1, BLOCK * length // size)
-        for start in range(0, length, rows):
-            yield Block(preds[start : start + rows], target[start : start + rows])
+        return (Block(preds[start : start + rows], target[start : start + rows]) for start in range(0, length, rows))
 
 
 @np.errstate(all="ignore")  # at half the price of a with statement
