@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from . import distributed
 from .apart import Forwarded, mergeable, update_all
 from .entries import taken_by
-from .faults import Fault
+from .faults import Fault, check_all
 from .feeding import Feeding
 from .fetching import UnderWay, over_ranks, read_all
-from .formula import Formula, check_all, wants_grad
+from .formula import Formula, wants_grad
 from .guard import Guard, guarded
 from .interval_reading import joined, of_those_that_have, paired, read_bounds
 from .intervals import Intervals

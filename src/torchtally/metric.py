@@ -259,7 +259,11 @@ class Metric(Unscripted, States):
 
     @guarded
     def _switch(self, states: dict[str, Any]) -> None:
-        self.__dict__.update(states, _cache=self._snapshot(), _is_synced=True, _computed=None)
+        self.__dict__.update(states, _cache=self._own_states(), _is_synced=True, _computed=None)
+
+    def _own_states(self) -> dict[str, Any]:
+        """What `unsync` puts back."""
+        return self._snapshot()
 
     @guarded
     def unsync(self, should_unsync: bool = True) -> None:

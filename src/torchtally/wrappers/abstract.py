@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from ..apart import Call, Forwarded, update_all
 from ..collection import MetricCollection
-from ..faults import Fault
+from ..faults import Fault, check_all
 from ..fetching import UnderWay, leaves_named, read_all
-from ..formula import Formula, check_all
+from ..formula import Formula
 from ..guard import guarded
 from ..interval_reading import read_bounds
 from ..intervals import Intervals
