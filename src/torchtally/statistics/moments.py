@@ -71,15 +71,15 @@ def merged(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _table_on_host(table: np.ndarray, block: Block) -> None:
-    rows, e = list(table), block.error
+    rows, e, n, each, total = list(table), block.error, block.count, block.each, block.total
     if rows[0][0] == 0:
-        rows[1], rows[2] = block.preds[0].copy(), block.target[0].copy()
-    p, t = block.preds - rows[1], block.target_beyond(rows[2])
-    mean_p, mean_t = p.mean(0), t.mean(0)
-    p -= mean_p
-    t -= mean_t
-    products = [np.einsum("ij,ij->j", x, y) for x, y in ((p, p), (t, t), (p, t), (e, e))]
-    table[:] = grown(rows, block.count, mean_p, mean_t, *products)
+        rows[1], rows[2] = ((x[:, 0] if block.across else x[0]).copy() for x in (block.preds, block.target))
+    p, t = block.preds - each(rows[1]), block.target_beyond(each(rows[2]))
+    mean_p, mean_t = total(p) / n, total(t) / n
+    p -= each(mean_p)
+    t -= each(mean_t)
+    products = [total(x * y) for x, y in ((p, p), (t, t), (p, t), (e, e))]
+    table[:] = grown(rows, n, mean_p, mean_t, *products)
 
 
 def _column_on_host(rows: list[float], block: Block) -> list[float]:
@@ -231,9 +231,11 @@ class WideMoments(Statistic):
     added: ClassVar[Callable[..., Tensor]] = staticmethod(_table_on_device)
 
     def update(self, slots: Slots, *normal: Any) -> None:
-        count, outputs = (normal[0].error if len(normal) == 1 else normal[0]).shape
+        if len(normal) == 1:
+            count, outputs, device = normal[0].count, normal[0].outputs, None
+        else:
+            (count, outputs), device = normal[0].shape, normal[0].device
         rows = slots.rows
-        device = None if len(normal) == 1 else normal[0].device
         table = torch.zeros(self.height, outputs, dtype=torch.float64, device=device)
         if rows and rows[-1].shape[1] == self.height * outputs:
             table = rows.pop().view(self.height, outputs).clone()
@@ -302,7 +304,7 @@ class TargetRange(Statistic):
         return {"least": Slot(shape, torch.float64, "min"), "most": Slot(shape, torch.float64, "max")}
 
     def update(self, slots: Slots, *normal: Any) -> None:
-        target = torch.from_numpy(normal[0].target) if len(normal) == 1 else normal[1]
-        if len(target):
-            slots.least.copy_(torch.minimum(slots.least.clone(), target.amin(0)))
-            slots.most.copy_(torch.maximum(slots.most.clone(), target.amax(0)))
+        target, pairs = (torch.from_numpy(normal[0].target), -int(normal[0].across)) if len(normal) == 1 else (normal[1], 0)
+        if target.shape[pairs]:
+            slots.least.copy_(torch.minimum(slots.least.clone(), target.amin(pairs)))
+            slots.most.copy_(torch.maximum(slots.most.clone(), target.amax(pairs)))

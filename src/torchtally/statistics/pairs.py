@@ -52,25 +52,43 @@ def array_of(x: Tensor) -> np.ndarray:
 
 
 class Block:
-    """Up to `BLOCK` pairs on the host, in float64, and what each is off by: `(n,)`, or `(n, outputs)`."""
+    """Up to `BLOCK` pairs on the host, in float64, and what each is off by: `(n,)`.
+
+    Of several outputs `(outputs, n)`, or `(n, outputs)` if there are more outputs than pairs: loops are fast along the longer.
+    """
 
     def __init__(self, preds: np.ndarray, target: np.ndarray) -> None:
-        self._given = preds, target
-        self.preds = preds.astype(np.float64, copy=False)
-        self._target: np.ndarray | None = target.astype(np.float64, copy=False)
-        self.error = self.preds - self._target
         self.count = len(preds)
+        self.outputs = 1 if preds.ndim == 1 else preds.shape[1]
+        self.across = 1 < self.outputs < self.count
+        self._given = target.T if self.across else target
+        self.preds = _in_double(preds.T if self.across else preds)
+        self._target: np.ndarray | None = _in_double(self._given)
+        self.error = self.preds - self._target
 
     @property
     def target(self) -> np.ndarray:
         if self._target is None:
-            self._target = self._given[1].astype(np.float64, copy=False)
+            self._target = _in_double(self._given)
         return self._target
 
     def target_beyond(self, pivot: Any) -> np.ndarray:
         """Targets relative to a pivot, where they were, if that is no memory of the caller's: the cache is small."""
         target, self._target = self.target, None
-        return np.subtract(target, pivot, out=None if target is self._given[1] else target)
+        return np.subtract(target, pivot, out=target if target.flags.owndata else None)
+
+    def total(self, x: np.ndarray) -> Any:
+        """The sum over the pairs, of each output."""
+        ones = ONES[: self.count]
+        return x.dot(ones) if self.across else ones.dot(x)
+
+    def each(self, x: Any) -> Any:
+        """A number of each output, for all of its pairs."""
+        return x[:, None] if self.across else x
+
+
+def _in_double(x: np.ndarray) -> np.ndarray:
+    return x.astype(np.float64, order="C", copy=False)
 
 
 class HostPairs:
@@ -276,7 +294,8 @@ class ErrorSums(Statistic):
 
     def _on_host(self, block: Block) -> Any:
         if self.error == "absolute":
-            size = np.abs(block.error)
-            return float(size.dot(ONES[: block.count])) if size.ndim == 1 else size.sum(0)
-        found = ERRORS[self.error](torch.from_numpy(block.preds), torch.from_numpy(block.target), self.parameter).sum(0)
-        return found.item() if found.ndim == 0 else found.numpy()
+            errors = np.abs(block.error)
+        else:
+            errors = ERRORS[self.error](torch.from_numpy(block.preds), torch.from_numpy(block.target), self.parameter).numpy()
+        found = block.total(errors)
+        return float(found) if self.outputs == 1 else found
