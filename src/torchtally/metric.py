@@ -136,6 +136,7 @@ class Metric(nn.Module):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__()
+        parameters_of(type(self)), required_of(type(self))  # looked up once before an update is traced, which would be traced again after the first
         unknown = sorted(set(kwargs) - set(OPTIONS))
         if unknown:
             raise ValueError(f"{type(self).__name__}: unexpected keyword arguments {unknown}; expected any of {sorted(OPTIONS)}.")
