@@ -3,8 +3,10 @@
 import pytest
 from reports import TORCHMETRICS, Report, Table, check, fed
 from torch import Tensor, tensor
+from users_metrics import MeanError
 
 import torchtally as tt
+from torchtally import classification as c
 
 reports = Table()
 
@@ -42,6 +44,33 @@ def _():
     metric = Scaled()
     metric.update(1.0)
     return [metric.compute(2.0), metric.compute(times=4.0), metric.compute()]
+
+
+@reports(TORCHMETRICS, 3472, "labels of classes that are too few, too many or equal drop values", 3 * ["refused"])
+def _():
+    def told(labels):
+        try:
+            fed(tt.ClasswiseWrapper(c.MulticlassAccuracy(3, average=None), labels), (tensor([0, 1, 2]), tensor([0, 1, 2])))
+        except ValueError:
+            return "refused"
+
+    return [told(labels) for labels in (["cat", "dog"], ["a", "b", "c", "d"], ["cat", "cat", "dog"])]
+
+
+@reports(TORCHMETRICS, (2048, 2450), "resamples that took no row count as 0, or make all NaN", [[20 * [1.0], 20 * [0.0], 20 * [1.0]]] * 2 + [[1.0, 0.0, 1.0], 1.0])
+def _():
+    found = []
+    for replicates in (7, 40):
+        every = [tt.BootStrapper(tt.MeanSquaredError(), replicates, quantile=0.1, seed=seed) for seed in range(20)]
+        for metric in every:
+            metric.update(preds=tensor([1.0, 2.0]), target=tensor([0.0, 1.0]))
+        found.append([[m.compute()[name] for m in every] for name in ("mean", "std", "quantile")])
+        merged = every[0].clone()
+        for metric in every[1:]:
+            merged.merge_state(metric)
+    found.append([merged.compute()[name] for name in ("mean", "std", "quantile")])
+    of_users = tt.BootStrapper(MeanError(), 30, seed=0)
+    return [*found, of_users(tensor([1.0, 2.0]), tensor([0.0, 1.0]))["mean"]]
 
 
 @pytest.mark.parametrize("report", reports.params())

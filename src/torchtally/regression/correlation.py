@@ -25,7 +25,7 @@ class PearsonCorrCoef(PairMetric):
     tensor(0.9849)
     """
 
-    higher_is_better = None  # type: ignore[assignment]
+    higher_is_better: bool | None = None
     full_state_update = True
     plot_lower_bound = -1.0
     plot_upper_bound = 1.0
@@ -43,18 +43,19 @@ class PearsonCorrCoef(PairMetric):
 class ConcordanceCorrCoef(PearsonCorrCoef):
     """Lin's concordance correlation coefficient: how close to the line of equality the pairs lie. From -1 to 1, the best.
 
-    `preds` and `target` are `(N,)`, or `(N, num_outputs)` for a value per column. Variances have the divisor N - 1. NaN with fewer than two
-    pairs, and where both are one and the same constant.
+    `preds` and `target` are `(N,)`, or `(N, num_outputs)` for a value per column. Variances have the divisor N - 1; of weighted samples W less
+    the sum of the squared weights over W, the sum of the weights, as `numpy.cov` has it of `aweights`: the scale of weights does not matter, and
+    one of 2 is not quite the sample twice. NaN with fewer than two pairs, and where both are one and the same constant.
 
     >>> from torch import tensor
     >>> ConcordanceCorrCoef()(tensor([2.5, 0.0, 2.0, 8.0]), tensor([3.0, -0.5, 2.0, 7.0]))
     tensor(0.9777)
     """
 
-    higher_is_better = True  # type: ignore[assignment]
+    higher_is_better = True
 
     def value(self, m: Moments, *_: Any) -> Tensor:
-        result: Tensor = 2 * m.joint / (m.preds + m.target + (m.count - 1) * m.gap.square())
+        result: Tensor = 2 * m.joint / (m.preds + m.target + m.freedom * m.gap.square())
         return result
 
 
@@ -62,6 +63,10 @@ class RankMetric(PairMetric):
     """A metric of the order of predictions and targets; memory grows with the data."""
 
     is_differentiable = False
+
+    def _unweighable(self) -> str:
+        return "what the ranks of weighted samples are has no agreed definition"
+
     plot_lower_bound = -1.0
     plot_upper_bound = 1.0
 
@@ -109,7 +114,7 @@ class KendallRankCorrCoef(RankMetric):
     tensor(0.3333)
     """
 
-    higher_is_better = None  # type: ignore[assignment]
+    higher_is_better = None
     full_state_update = True
 
     def __init__(

@@ -6,7 +6,6 @@ from typing import Any
 
 from torch import Tensor
 
-from ..formula import Formula, feeds
 from ..statistics.moments import Moments, PairMoments, Single, TargetRange
 from ..statistics.pairs import ErrorSums
 from ..weighing import Weighable
@@ -16,23 +15,15 @@ EPSILON = 1.17e-06
 """The least that a percentage is taken of."""
 
 
-class PairMetric(Formula):
-    """A metric of predictions and targets of one shape."""
+class PairMetric(Weighable):
+    """A metric of predictions and targets of one shape, in which samples have weights with `weighted=True`: see `Weighable`."""
 
-    is_differentiable = True
-    higher_is_better = False
+    is_differentiable: bool | None = True
+    higher_is_better: bool | None = False
     plot_lower_bound: float | None = 0.0
 
-    @feeds
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        self._add(preds, target)
 
-
-class MeanError(Weighable, PairMetric):
-    """A mean over pairs, in which samples have weights with `weighted=True`: see `Weighable`."""
-
-
-class MeanSquaredError(MeanError):
+class MeanSquaredError(PairMetric):
     """Mean of the squared differences; its root with `squared=False`. 0 is best; NaN without data.
 
     `preds` and `target` have any one shape, or `(N, num_outputs)` for a value per column.
@@ -45,16 +36,15 @@ class MeanSquaredError(MeanError):
     def __init__(self, squared: bool = True, num_outputs: int = 1, **kwargs: Any) -> None:
         name = type(self).__name__
         count_of(name, "num_outputs", num_outputs)
-        weighted = kwargs.get("weighted", False)
-        super().__init__(ErrorSums("squared", outputs=num_outputs) if weighted else PairMoments(num_outputs), **kwargs)
+        super().__init__(PairMoments(num_outputs), **kwargs)
         self.squared, self.num_outputs = flag_of(name, "squared", squared), num_outputs
 
-    def value(self, m: Any) -> Tensor:
-        mean: Tensor = (m.total if self.weighted else m.squared_error) / m.count
+    def value(self, m: Moments) -> Tensor:
+        mean: Tensor = m.squared_error / m.count
         return mean if self.squared else mean.sqrt()
 
 
-class MeanAbsoluteError(MeanError):
+class MeanAbsoluteError(PairMetric):
     """Mean of the absolute differences. 0 is best; NaN without data.
 
     `preds` and `target` have any one shape, or `(N, num_outputs)` for a value per column.
@@ -73,7 +63,7 @@ class MeanAbsoluteError(MeanError):
         return sums.total / sums.count
 
 
-class MeanAbsolutePercentageError(MeanError):
+class MeanAbsolutePercentageError(PairMetric):
     """Mean of the absolute differences as fractions of the targets' size (at least 1.17e-6). 0 is best, 1 is one hundred percent.
 
     `preds` and `target` have any one shape.
@@ -90,7 +80,7 @@ class MeanAbsolutePercentageError(MeanError):
         return sums.total / sums.count
 
 
-class SymmetricMeanAbsolutePercentageError(MeanError):
+class SymmetricMeanAbsolutePercentageError(PairMetric):
     """Mean of twice the absolute difference over the sum of both sizes (at least 1.17e-6). From 0, the best, to 2.
 
     `preds` and `target` have any one shape.
@@ -109,7 +99,7 @@ class SymmetricMeanAbsolutePercentageError(MeanError):
         return sums.total / sums.count
 
 
-class WeightedMeanAbsolutePercentageError(MeanError):
+class WeightedMeanAbsolutePercentageError(PairMetric):
     """Sum of the absolute differences over the sum of the targets' sizes (at least 1.17e-6). 0 is best, and the value without data.
 
     `preds` and `target` have any one shape.
@@ -126,7 +116,7 @@ class WeightedMeanAbsolutePercentageError(MeanError):
         return errors.total / targets.total.clamp(min=EPSILON)
 
 
-class MeanSquaredLogError(MeanError):
+class MeanSquaredLogError(PairMetric):
     """Mean of the squared differences of log(1 + x): errors of ratios rather than of amounts. 0 is best.
 
     `preds` and `target` have any one shape and values above -1; a value below gives NaN.

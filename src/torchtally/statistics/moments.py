@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -35,6 +35,8 @@ class Moments:
     target = cached_property(lambda self: self.table[6])
     joint = cached_property(lambda self: self.table[7])
     squared_error = cached_property(lambda self: self.table[8])
+    pairs = cached_property(lambda self: self.table[0])  # how many there are
+    freedom = cached_property(lambda self: self.table[0] - 1)  # what sums of squared deviations are divided by for a variance
 
 
 def grown(a: Any, n: Any, p: Any, t: Any, pp: Any, tt: Any, pt: Any, ee: Any) -> list[Any]:
@@ -64,7 +66,8 @@ def merged(a: Tensor, b: Tensor) -> Tensor:
     a = torch.where(none, torch.stack([a[0], b[1], b[2], *a[3:]]), a)
     count = torch.where(b[0] == 0, 1.0, b[0])
     p, t = (b[1] - a[1]) + b[3], (b[2] - a[2]) + b[4]
-    return torch.where(b[0] == 0, a, torch.stack(grown(a, count, p, t, b[5], b[6], b[7], b[8])))
+    more = [x + y for x, y in zip(a[ROWS:], b[ROWS:])]
+    return torch.where(b[0] == 0, a, torch.stack([*grown(a, count, p, t, b[5], b[6], b[7], b[8]), *more]))
 
 
 def _table_on_host(table: np.ndarray, block: Block) -> None:
@@ -204,23 +207,27 @@ class WideMoments(Statistic):
     def slots(self) -> dict[str, Slot]:
         return {"rows": Slot(dtype=torch.float64, combine="cat")}
 
+    height: ClassVar[int] = ROWS
+    seen_as: ClassVar[type[Moments]] = Moments
+    added: ClassVar[Callable[..., Tensor]] = staticmethod(_table_on_device)
+
     def update(self, slots: Slots, *normal: Any) -> None:
         count, outputs = normal[0].preds.shape if len(normal) == 1 else normal[0].shape
         rows = slots.rows
         device = None if len(normal) == 1 else normal[0].device
-        table = torch.zeros(ROWS, outputs, dtype=torch.float64, device=device)
-        if rows and rows[-1].shape[1] == ROWS * outputs:
-            table = rows.pop().view(ROWS, outputs).clone()
+        table = torch.zeros(self.height, outputs, dtype=torch.float64, device=device)
+        if rows and rows[-1].shape[1] == self.height * outputs:
+            table = rows.pop().view(self.height, outputs).clone()
         if not count:
             pass  # all that is known is how many outputs there are
         elif len(normal) == 1:
             _table_on_host(table.numpy(), normal[0])
         else:
-            table = _table_on_device(table, *normal)
+            table = self.added(table, *normal)
         rows.append(table.view(1, -1))
 
     def totals(self, slots: Slots) -> Moments | None:
-        rows = [x.view(ROWS, -1) for piece in slots.rows for x in piece]
+        rows = [x.view(self.height, -1) for piece in slots.rows for x in piece]
         if not rows:
             return None
         widths = sorted({x.shape[1] for x in rows})
@@ -229,7 +236,7 @@ class WideMoments(Statistic):
         total = rows[0]
         for row in rows[1:]:
             total = merged(total, row)
-        return Moments(total)
+        return self.seen_as(total)
 
 
 @dataclass(frozen=True)
@@ -237,7 +244,7 @@ class OneColumn(Input):
     """Only a check: pairs `(N,)` or `(N, 1)`."""
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece | None]:
-        preds, target = batch
+        preds, target = batch[:2]  # whatever weights they have
         check_pair(preds, target)
         if preds.ndim > 2 or (preds.ndim == 2 and preds.shape[1] != 1):
             raise ValueError(

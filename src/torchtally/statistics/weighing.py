@@ -10,11 +10,15 @@ from .class_counts import ClassCounts, Hits, Labels
 from .confusion import Confusion
 from .curves import ScoreSamples
 from .decisions import Decisions, LabelCounts
+from .moments import PairMoments, Single, TargetRange, WideMoments
 from .pairs import ErrorSums
+from .rows import EventCounts, RowScores
 from .score_histogram import ScoreHistogram
 from .scores import Scores
 from .weighted_curves import WeightedScoreHistogram, WeightedScores, WeightedScoreSamples
+from .weighted_moments import WeightedPairMoments, WeightedTargetRange, WeightedWideMoments
 from .weighted_pairs import WeightedErrorSums
+from .weighted_rows import WeightedEventCounts, WeightedRowScores
 from .weights import (
     WeightedClassCounts,
     WeightedConfusion,
@@ -33,6 +37,12 @@ _WEIGHTED: dict[type, Any] = {
     LabelCounts: WeightedLabelCounts,
     Confusion: WeightedConfusion,
     ErrorSums: WeightedErrorSums,
+    PairMoments: WeightedPairMoments,
+    WideMoments: WeightedWideMoments,
+    TargetRange: WeightedTargetRange,
+    Single: Single,
+    RowScores: WeightedRowScores,
+    EventCounts: WeightedEventCounts,
     ScoreSamples: WeightedScoreSamples,
     ScoreHistogram: WeightedScoreHistogram,
 }

@@ -12,24 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..faults import Fault
 from ..kernels import add_on_device
 from ..statistic import Piece, Slot, Slots
 from .curves import Curve, Curves, ScoreSamples
 from .score_histogram import ScoreHistogram
 from .scores import Scores
-from .weights import FAULTS, fault_of, like, of_device, of_host
+from .weights import Weighed, like, of_device, of_host
 
 
 @dataclass(frozen=True)
-class WeightedScores(Scores):
+class WeightedScores(Weighed, Scores):
     """Scores, marks and weights: float64, one a row, or one for each label of a row."""
-
-    def slots(self) -> dict[str, Slot]:
-        return {**super().slots(), **FAULTS}
-
-    def faults(self, slots: Slots) -> list[Fault]:
-        return [*super().faults(slots), fault_of(slots)]
 
     @property
     def weights(self) -> int:
@@ -60,7 +53,7 @@ def ranked(scores: Tensor, mark: Tensor, weight: Tensor) -> Curve:
     if not scores.numel():
         nothing = torch.zeros(scores.shape[1], 0, dtype=torch.float64, device=scores.device)
         return Curve(nothing, nothing, nothing)
-    live = mark.ge(0)
+    live = mark.ge(0) & weight.gt(0)
     least = scores.where(live, inf).amin(0)
     ordered, order = scores.where(live, least).t().sort(1, descending=True)  # what is not counted is tied with the last
     end = torch.ones_like(ordered, dtype=torch.bool)

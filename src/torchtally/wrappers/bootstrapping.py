@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,9 @@ from torch import Tensor, nn
 from ..apart import update_all
 from ..distributed import rank_of
 from ..formula import Formula
-from ..guard import guarded
 from ..intervals import Intervals
 from ..pending import finished
-from ..statistic import Slots, recorded
+from ..statistic import Slot, Slots, Statistic, recorded
 from ..valid import rows_at, rows_of
 from .abstract import WrapperMetric, checked_metric, given_to
 from .by_rows import ByRow, rows_in, sums_rows
@@ -69,6 +69,37 @@ class Replicates(StackedFormula):
         return [self.base._finish(x) for x in value]
 
 
+@dataclass(frozen=True)
+class RowsDrawn(Statistic):
+    """How many rows each of `copies` replicates has taken."""
+
+    copies: int
+
+    def slots(self) -> dict[str, Slot]:
+        return {"rows": Slot((self.copies,))}
+
+
+class Drawn(Formula):
+    """Which replicates have taken a row: one that has not is no sample of the data, whatever its metric says of nothing."""
+
+    shares = False
+
+    def __init__(self, copies: int, **kwargs: Any) -> None:
+        super().__init__(RowsDrawn(copies), **kwargs)
+
+    def add(self, times: Tensor) -> None:
+        """Count the rows of a batch, row n `times[r, n]` times for replicate r."""
+        self.ledger.meet()
+        rows, device = times.sum(1), self.ledger.device
+        rows = rows.pin_memory().to(device, non_blocking=True) if rows.is_cpu and device.type == "cuda" else rows
+        self.ledger.views()[0].rows.add_(rows)
+        self.ledger.tick()
+
+    def value(self, slots: Slots) -> Tensor:
+        rows: Tensor = slots.rows
+        return rows > 0
+
+
 class BootStrapper(WrapperMetric):
     """Mean, standard deviation, quantiles or all values of a metric over `num_bootstraps` resamples of the data.
 
@@ -76,7 +107,7 @@ class BootStrapper(WrapperMetric):
     "multinomial" draws as many rows as there are, with replacement. The draws follow from `seed` (by default drawn from `generator`, or torch's
     own), the rank, and the number of the update since the last reset, on any device alike; nothing waits for it. The value is a dict of `"mean"`,
     `"std"`, `"quantile"` (one or several, along a first dimension) and `"raw"`, as asked; of a collection, each is a dict. `forward` gives that of
-    the batch.
+    the batch. A replicate that has not taken any row, as happens to "poisson" with little data, is in none but `"raw"`.
 
     From 8 replicates on, metrics that are sums over rows take all replicates in one pass, as a product with the matrix of draws; the update of
     these can be compiled whole.
@@ -116,24 +147,21 @@ class BootStrapper(WrapperMetric):
         self.quantile = None if quantile is None else torch.as_tensor(quantile, dtype=torch.float64).tolist()
         self.sampling_strategy = sampling_strategy
         self.seed = int(torch.randint(1 << 62, (), generator=generator)) if seed is None else seed
-        self.__dict__["_undrawn"] = 0
         if sums_rows(base_metric) and num_bootstraps >= MANY:
             self.replicates = Replicates(base_metric, num_bootstraps)
         else:
             empty = base_metric.clone()
             empty.reset()
             self.metrics = nn.ModuleList([empty.clone() for _ in range(num_bootstraps)])
+        self.drawn = Drawn(num_bootstraps).to(base_metric.device)
         self._hold()
-
-    _undrawn: int
-    """Updates since the last reset of which no replicate took a row, so that none has counted them."""
 
     @property
     def _together_at_once(self) -> bool:
         return "replicates" in self._modules
 
     def _parts(self) -> list[Any]:
-        return [self.replicates] if self._together_at_once else list(self.metrics)
+        return [*([self.replicates] if self._together_at_once else self.metrics), self.drawn]
 
     def plot(self, val: Any = None, ax: Any = None, *, labels: Sequence[str] | None = None) -> tuple[Any, Any]:  # type: ignore[override]  # no other options
         """Draw the mean, or that of `val`, with the standard deviation, the quantiles and all values, as far as they were asked for."""
@@ -162,40 +190,35 @@ class BootStrapper(WrapperMetric):
             m, positional, given = given_to(self.replicates, args, kwargs)
             if rows_in([*positional, *given.values()]) != rows:
                 raise ValueError(f"BootStrapper: the entries of the batch differ in rows; expected {rows} in each.")
-            self.replicates.add(tuple(positional), given, self._times(rows, update, self.device))
+            drawn = self._times(rows, update, self.drawn.device)
+            self.replicates.add(tuple(positional), given, drawn)
+            self.drawn.add(drawn)
             return
         if torch.compiler.is_compiling():
             raise ValueError("BootStrapper: rows of this metric must be picked by the host; update it outside of torch.compile.")
-        times = self._times(rows, update, torch.device("cpu")).numpy()
-        if not times.any():
-            self._undrawn += 1
+        times = self._times(rows, update, torch.device("cpu"))
         calls = []
-        for m, drawn in zip(self.metrics, times):
-            places = np.repeat(np.arange(rows), drawn)
+        for m, taken in zip(self.metrics, times.numpy()):
+            places = np.repeat(np.arange(rows), taken)
             if len(places):
                 found = rows_at(torch.from_numpy(places), rows, values, "BootStrapper")
                 calls.append(given_to(m, tuple(found[: len(args)]), dict(zip(kwargs, found[len(args) :]))))
         update_all(calls)
+        self.drawn.add(times)
 
     def _number(self) -> Any:
         """Of the update under way, from 1."""
-        return self.replicates.ledger.clock.now if self._together_at_once else self.update_count + self._undrawn + 1
+        return self.drawn.ledger.clock.now
 
     def _times(self, rows: int, update: Any, device: torch.device) -> Tensor:
         """How often each replicate takes each row: `(replicates, rows)`. Ranks draw independently."""
         return times_drawn(self.sampling_strategy, self.seed, rank_of(), update, self.num_bootstraps, rows, device)
-
-    @guarded
-    def reset(self) -> None:
-        super().reset()
-        self._undrawn = 0
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What a bootstrap of this batch alone gives; the batch is also accumulated."""
         with self._held():
             batch, number = self._scratch(), self._number()
             batch._update_here(args, kwargs, number)
-            self._undrawn += batch._undrawn
             for mine, theirs in zip(self._parts(), batch._parts()):
                 mine.merge_state(theirs)
             value = self._finish(finished(batch._later(None)()[0]))
@@ -216,25 +239,26 @@ class BootStrapper(WrapperMetric):
 
         def arrived() -> Any:
             found = [later() for later in parts]
-            every = self._every([value for value, _ in found])
-            low, high = (self._finish(_over(every, lambda x, q=q: _quantiles(_floating(x), q))) for q in (tail, 1 - tail))
+            every, taken = self._every([value for value, _ in found])
+            low, high = (self._finish(_over(every, lambda x, q=q: _quantiles(x, taken, q))) for q in (tail, 1 - tail))
             return (low, high), [fault for _, faults in found for fault in faults]
 
         return arrived
 
-    def _every(self, values: list[Any]) -> Any:
-        """The values of all resamples, stacked."""
-        return stacked(list(finished(values[0] if self._together_at_once else values)))
+    def _every(self, values: list[Any]) -> tuple[Any, Tensor]:
+        """The values of all resamples, stacked, and which of them have taken a row; before the first row all, which say what they say of nothing."""
+        *values, drawn = values
+        return stacked(list(finished(values[0] if self._together_at_once else values))), drawn | ~drawn.any()
 
     def _value(self, values: list[Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        every = self._every(values)
+        every, taken = self._every(values)
         if self.mean:
-            found["mean"] = _over(every, lambda x: _floating(x).mean(0))
+            found["mean"] = _over(every, lambda x: _mean(x, taken))
         if self.std:
-            found["std"] = _over(every, lambda x: _floating(x).std(0) if len(x) > 1 else torch.full_like(_floating(x)[0], torch.nan))
+            found["std"] = _over(every, lambda x: _deviation(x, taken))
         if self.quantile is not None:
-            found["quantile"] = _over(every, lambda x: _quantiles(_floating(x), self.quantile))
+            found["quantile"] = _over(every, lambda x: _quantiles(x, taken, self.quantile))
         if self.raw:
             found["raw"] = every
         return found
@@ -254,18 +278,31 @@ def _over(value: Any, change: Any) -> Any:
     return tuple(_over(x, change) for x in value) if isinstance(value, tuple) else change(value)
 
 
-def _floating(x: Tensor) -> Tensor:
-    return x if x.is_floating_point() else x.double()
+def _samples(x: Tensor, taken: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The values of replicates as numbers, which of them count, and how many."""
+    return x if x.is_floating_point() else x.double(), taken.to(x.device).view(-1, *[1] * (x.ndim - 1)), taken.sum().to(x.device)
 
 
-def _quantiles(x: Tensor, at: Any) -> Tensor:
+def _mean(x: Tensor, taken: Tensor) -> Tensor:
+    x, counts, number = _samples(x, taken)
+    return x.where(counts, 0).sum(0) / number
+
+
+def _deviation(x: Tensor, taken: Tensor) -> Tensor:
+    """NaN of a single one."""
+    x, counts, number = _samples(x, taken)
+    return (((x - _mean(x, taken)).where(counts, 0).square().sum(0)) / (number - 1)).sqrt()
+
+
+def _quantiles(x: Tensor, taken: Tensor, at: Any) -> Tensor:
     """Linear between the ordered values, along a first dimension where several are asked for; NaN where one of them is."""
-    ordered = x.sort(0).values  # NaN last
-    several = at if isinstance(at, list) else [at]
+    x, counts, number = _samples(x, taken)
+    ordered = x.where(counts, torch.nan).sort(0).values  # NaN last
     found = []
-    for q in several:
-        place = q * (len(x) - 1)
-        low = int(place)
-        found.append(torch.lerp(ordered[low], ordered[min(low + 1, len(x) - 1)], place - low))
-    out = torch.where(ordered[-1].isnan(), torch.nan, torch.stack(found))
+    for q in at if isinstance(at, list) else [at]:
+        place = q * (number - 1)
+        low = place.long()
+        a, b = (ordered.index_select(0, i.clamp(max=len(x) - 1).view(1))[0] for i in (low, torch.minimum(low + 1, number - 1)))
+        found.append(torch.lerp(a, b, (place - low).to(a.dtype)))
+    out = torch.where((x.isnan() & counts).any(0), torch.nan, torch.stack(found))
     return out if isinstance(at, list) else out[0]

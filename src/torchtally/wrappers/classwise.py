@@ -18,7 +18,8 @@ class ClasswiseWrapper(WrapperMetric):
 
     `metric` gives a vector, as metrics with `average=None` do, or a curve or an operating point for each class; of a collection, each member
     does. `labels` name its elements (by default 0, 1, …, or the names that the metric itself was made with); `prefix` and `postfix` go around
-    them, in place of the name of the metric's class. A number of labels other than that of the values raises ValueError when results are read.
+    them, in place of the name of the metric's class. Equal labels raise ValueError at once, a number of them other than that of the values when
+    results are read.
 
     >>> from torch import tensor
     >>> from torchtally.classification import MulticlassRecall
@@ -34,6 +35,8 @@ class ClasswiseWrapper(WrapperMetric):
         self.metric = checked_metric("ClasswiseWrapper", "metric", metric)
         if labels is not None and not (isinstance(labels, list | tuple) and all(isinstance(x, str) for x in labels)):
             raise ValueError(f"ClasswiseWrapper: labels is {labels!r}; expected a list of strings, or None.")
+        if labels is not None and len(set(labels)) < len(labels):
+            raise ValueError(f"ClasswiseWrapper: labels is {labels!r}; expected names that differ, one for each value.")
         for name, x in (("prefix", prefix), ("postfix", postfix)):
             if x is not None and not isinstance(x, str):
                 raise ValueError(f"ClasswiseWrapper: {name} is {x!r}; expected a string or None.")
