@@ -5,6 +5,7 @@ import torch
 from reports import TORCHMETRICS, Report, Table, check, fed
 from torch import tensor
 
+import torchtally as tt
 from torchtally import classification as c
 from torchtally.stalls import pretend_cuda
 
@@ -41,6 +42,22 @@ def _():
     with pytest.raises(AttributeError, match=r"confmat.*ConfusionMatrix"):
         _ = jaccard.confmat
     return [recall.tp, micro.fn, binary.tp, matrix.confmat]
+
+
+TOLD = {
+    "threshold": (lambda: c.BinaryAccuracy(threshold=2.0), r"expected a probability.*logit"),
+    "task": (lambda: tt.Accuracy(num_classes=3), r"Accuracy: task is missing; expected one of"),
+    "one column": (lambda: c.BinaryAccuracy()(torch.rand(4, 1), tensor([0, 1, 1, 0])), r"Squeeze"),
+    "two classes": (lambda: c.BinaryAUROC()(torch.rand(4, 2), tensor([0, 1, 1, 0])), r"2 classes.*multiclass"),
+    "one-hot": (lambda: c.MulticlassF1Score(3)(torch.rand(3, 3), torch.eye(3).long()), r"argmax\(1\).*multilabel"),
+}
+
+
+@reports(TORCHMETRICS, (369, 391, 416), "errors do not say what to do", None)
+def _():
+    for make, said in TOLD.values():
+        with pytest.raises((TypeError, ValueError), match=said):
+            make()
 
 
 @pytest.mark.parametrize("report", reports.params())

@@ -15,21 +15,23 @@ from torch import Tensor, nn
 
 from . import distributed
 from .apart import Forwarded, mergeable, update_all
-from .faults import Fault
+from .entries import taken_by
+from .faults import Fault, check_all
 from .feeding import Feeding
 from .fetching import UnderWay, over_ranks, read_all
-from .formula import Formula, check_all, wants_grad
+from .formula import Formula, wants_grad
 from .guard import Guard, guarded
 from .interval_reading import joined, of_those_that_have, paired, read_bounds
 from .intervals import Intervals
 from .ledger import Ledger, LooseLedger
-from .metric import Metric, _opened, _saving, _valid_part, saving_all, taken_by
+from .metric import Metric
 from .named_slots import SharedSlots
 from .naming import Affixes, NamedMetrics, named_metrics
 from .pending import Pending
+from .saving import asked_alone, opened, saving_all
 from .statistic import map_tensors
 from .together import Read, Together, peers_of
-from .valid import rows_of
+from .valid import rows_of, valid_part
 
 
 class MetricCollection(NamedMetrics):
@@ -193,7 +195,7 @@ class MetricCollection(NamedMetrics):
     def forward(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """The values on this batch, which is also accumulated, in one pass. A mask of valid rows on a device is waited for."""
         if "valid" in kwargs and not self._takes_valid():
-            args, kwargs = _valid_part("MetricCollection", kwargs.pop("valid"), args, kwargs)
+            args, kwargs = valid_part("MetricCollection", kwargs.pop("valid"), args, kwargs)
         if torch.compiler.is_compiling() or any(getattr(m, "dist_sync_on_step", False) for m in self.modules()):
             return self._forward_here(args, kwargs)  # a thread that waits for other ranks must hold nothing
         with self._guard:
@@ -400,7 +402,7 @@ class MetricCollection(NamedMetrics):
     @guarded
     def merge_state(self, other: MetricCollection | Mapping[str, Any] | str | os.PathLike[str]) -> None:
         """Add what another collection of the same metrics has seen: the collection, its `state_dict`, or a file of `torchtally.save`."""
-        other = _opened(other)
+        other = opened(other)
         if isinstance(other, Mapping):
             states, other = other, self.clone()
             other.load_state_dict(states)
@@ -481,7 +483,7 @@ class MetricCollection(NamedMetrics):
         """
         if reduce:
             return self.over_ranks().state_dict(*args, **kwargs)
-        if args or kwargs.get("destination") is not None or getattr(_saving, "complete", False):
+        if not asked_alone(args, kwargs):
             return super().state_dict(*args, **kwargs)
         with saving_all():
             if kwargs.get("prefix") or any(m._modules or m._state_dict_hooks for m in self._modules.values()) or self._state_dict_hooks:

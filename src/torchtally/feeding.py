@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from .apart import Call, update_all
+from .entries import required_of, taken_by
 from .formula import Formula
 from .ledger import Ledger
-from .metric import Metric, required_of, taken_by
+from .metric import Metric
 from .refusal import refused
 from .statistic import host_visible, in_functorch, may_wait
 from .statistics.averages import Average, ScalarRows, add_scalars, read_scalars

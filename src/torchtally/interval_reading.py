@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .faults import Fault
-from .formula import check_all
+from .faults import Fault, check_all
 from .intervals import Intervals, NoInterval
 
 Bounds = tuple[Any, Any]

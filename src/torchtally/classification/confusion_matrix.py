@@ -21,19 +21,12 @@ class ConfusionFormula(Named):
     is_differentiable = False
     normalize: str | None
 
-    def counted(self, totals: Any) -> Tensor:
-        """The counts."""
-        return _square(totals)
-
-    def value(self, totals: Any) -> Tensor:
-        return self.shown(self.counted(totals))
-
     @property
     def confmat(self) -> Tensor:
         """The counts that this rank has seen, as torchmetrics calls its state."""
         with self._held():
             (totals,) = self._totals(self._own())
-        counts = self.counted(totals)
+        counts = totals if isinstance(totals, Tensor) else _square(totals)
         return counts.clone() if self.weighted else counts.long()
 
     def shown(self, matrix: Tensor) -> Tensor:
@@ -96,6 +89,9 @@ class BinaryConfusionMatrix(ConfusionFormula):
         checked(self, threshold=threshold, ignore_index=ignore_index, normalize=normalize, from_logits=from_logits)
         super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, logits=from_logits)), validate_args=validate_args, **kwargs)
 
+    def value(self, c: Counts) -> Tensor:
+        return self.shown(_square(c))
+
 
 class MulticlassConfusionMatrix(ConfusionFormula):
     """How often each class (column) was predicted for each true class (row).
@@ -121,9 +117,8 @@ class MulticlassConfusionMatrix(ConfusionFormula):
         checked(self, num_classes=num_classes, ignore_index=ignore_index, normalize=normalize)
         super().__init__(Confusion(Labels(num_classes, ignore_index)), validate_args=validate_args, **kwargs)
 
-    def counted(self, totals: Any) -> Tensor:
-        found: Tensor = totals
-        return found
+    def value(self, matrix: Tensor) -> Tensor:
+        return self.shown(matrix)
 
 
 class MultilabelConfusionMatrix(ConfusionFormula):
@@ -151,6 +146,9 @@ class MultilabelConfusionMatrix(ConfusionFormula):
         super().__init__(
             LabelCounts(Decisions(float(threshold), ignore_index, num_labels, logits=from_logits)), validate_args=validate_args, **kwargs
         )
+
+    def value(self, c: Counts) -> Tensor:
+        return self.shown(_square(c))
 
 
 class ConfusionMatrix(ClassificationTask):

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ..faults import Fault
-from ..formula import Formula, check
+from ..faults import Fault, check
+from ..formula import Formula
 from ..intervals import Intervals, NoInterval
 from ..together import Read
 

@@ -68,6 +68,16 @@ def integers(name: str, x: Tensor) -> Tensor:
     return x
 
 
+def unequal(preds: Tensor, target: Tensor) -> ValueError:
+    """Says what to do where yes/no metrics are given different shapes."""
+    said = f"preds has shape {tuple(preds.shape)} but target has {tuple(target.shape)}; expected equal shapes."
+    if preds.numel() == target.numel():
+        return ValueError(f"{said} Squeeze or flatten one of them.")
+    if preds.ndim == target.ndim + 1 and preds.shape[:1] == target.shape[:1] and preds.shape[2:] == target.shape[1:]:
+        return ValueError(f"{said} Scores of {preds.shape[1]} classes are for the metric of task 'multiclass'.")
+    return ValueError(said)
+
+
 def is_label(y: Tensor, label: int) -> Tensor:
     """Where `y` is `label`: nowhere if its dtype does not reach so far, where torch would compare with what is left of the label."""
     if y.dtype is not torch.bool and not torch.iinfo(y.dtype).min <= label <= torch.iinfo(y.dtype).max:
@@ -146,10 +156,13 @@ class Labels(Input):
     def _mismatch(self, preds: Tensor, target: Tensor) -> ValueError:
         classes = "C" if self.classes is None else self.classes
         scores = ", ".join(map(str, [*target.shape[:1], classes, *target.shape[1:]]))
-        return ValueError(
+        said = (
             f"preds has shape {tuple(preds.shape)} and dtype {preds.dtype} but target has shape {tuple(target.shape)}; "
             f"expected floating-point scores ({scores}) or integer labels shaped as target."
         )
+        if preds.is_floating_point() and preds.shape == target.shape and target.ndim > 1 and target.shape[1] == self.classes:
+            said += " Of one-hot targets pass target.argmax(1); several labels a sample are for the metric of task 'multilabel'."
+        return ValueError(said)
 
     # ---- the CPU form
     def _take_on_host(self, strict: bool, preds: Tensor, target: Tensor, scored: bool) -> tuple[Hashable, Piece]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..faults import Fault, FaultError, note
 from ..statistic import Input, Piece, Slot, Slots, host_visible, may_wait
-from .class_counts import integers, is_label
+from .class_counts import integers, is_label, unequal
 from .readings import READINGS, improbable, mixed, outside
 
 _CONSTANTS: dict[tuple[tuple[float, ...], torch.device], Tensor] = {}
@@ -100,7 +100,7 @@ class Scores(Input):
                     f"preds has shape {tuple(preds.shape)} but target has {tuple(target.shape)}; expected scores (N, {self.labels}, ...) and labels (N, ...)."
                 )
         elif preds.shape != target.shape:
-            raise ValueError(f"preds has shape {tuple(preds.shape)} but target has {tuple(target.shape)}; expected equal shapes.")
+            raise unequal(preds, target)
         elif self.labels is not None and (target.ndim < 2 or target.shape[1] != self.labels):
             raise ValueError(f"target has shape {tuple(target.shape)}; expected (N, {self.labels}, ...), one column a label.")
 

@@ -11,14 +11,16 @@ from torch import Tensor, nn
 
 from ..apart import Call, Forwarded, update_all
 from ..collection import MetricCollection
-from ..faults import Fault
+from ..faults import Fault, check_all
 from ..fetching import UnderWay, leaves_named, read_all
-from ..formula import Formula, check_all
+from ..formula import Formula
 from ..guard import guarded
 from ..interval_reading import read_bounds
 from ..intervals import Intervals
-from ..metric import OPTIONS, Metric, _opened
+from ..metric import Metric
+from ..options import OPTIONS
 from ..pending import Pending, finished
+from ..saving import opened
 from ..statistic import map_tensors
 from ..together import Read, Together, copy_over_ranks, leaves_of
 from ..valid import rows_of
@@ -210,7 +212,7 @@ class WrapperMetric(Metric):
 
     def _like(self, other: Any) -> Any:
         """A wrapper to merge with, also from its states or a file."""
-        other = _opened(other)
+        other = opened(other)
         if isinstance(other, Mapping):
             states, other = other, self.clone()
             other._forget()

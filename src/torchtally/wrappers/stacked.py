@@ -15,7 +15,8 @@ from ..faults import Fault
 from ..formula import Formula
 from ..intervals import Intervals, NoInterval
 from ..ledger import Ledger, combine
-from ..metric import OPTIONS, Metric
+from ..metric import Metric
+from ..options import OPTIONS
 from ..statistic import Input, Slot, Slots, Statistic, loose
 from ..together import Read
 

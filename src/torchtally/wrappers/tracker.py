@@ -12,8 +12,8 @@ from torch.utils import _pytree as pytree
 
 from ..collection import MetricCollection
 from ..interval_reading import paired
-from ..metric import _opened, _saving, saving_all
 from ..pending import Pending, Unfinished
+from ..saving import asked_alone, opened, saving_all
 from ..together import copy_over_ranks
 from .abstract import WrapperMetric, checked_metric
 from .multioutput import stacked
@@ -169,7 +169,7 @@ class MetricTracker(nn.ModuleList):
 
     def merge_state(self, other: Any) -> None:
         """Add what another tracker of the same metric has seen, step by step: the tracker, its `state_dict`, or a file of `torchtally.save`."""
-        other = _opened(other)
+        other = opened(other)
         if not isinstance(other, MetricTracker):
             states, other = other, self.clone()
             other.load_state_dict(states)
@@ -185,7 +185,7 @@ class MetricTracker(nn.ModuleList):
         """
         if reduce:
             return self.over_ranks().state_dict(*args, **kwargs)
-        if args or kwargs.get("destination") is not None or getattr(_saving, "complete", False):
+        if not asked_alone(args, kwargs):
             return super().state_dict(*args, **kwargs)
         with saving_all():
             return super().state_dict(*args, **kwargs)

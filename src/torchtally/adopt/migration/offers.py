@@ -12,7 +12,8 @@ from typing import Any
 import torchtally
 
 from ...classification.options import ClassificationTask
-from ...metric import OPTIONS, Metric
+from ...metric import Metric
+from ...options import OPTIONS
 
 _ROOT = ("metric", "collections")  # modules of torchmetrics whose names torchtally has at its root
 
