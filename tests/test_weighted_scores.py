@@ -3,31 +3,17 @@
 import numpy as np
 import pytest
 import torch
-from cases import elsewhere, rounding
+from cases import rounding
 from scipy.integrate import trapezoid
 from sklearn import metrics as sk
 from test_auto_thresholds import down
 from test_references_scores import softmax
-from torch import Tensor
 from torch.nn.functional import one_hot
+from weighted import close, value, ways
 
 import torchtally as tt
 from torchtally import classification as c
 from torchtally import functional as f
-
-WAYS = {"host": tuple, "device": elsewhere}
-ways = pytest.mark.parametrize("way", WAYS)
-
-
-def value(metric, *batch, way="host", parts=3):
-    metric.set_dtype(torch.float64)
-    for part in zip(*(x.tensor_split(parts) for x in batch)):
-        metric.update(*WAYS[way](part))
-    return metric.compute()
-
-
-def close(got, want, rtol=1e-12):
-    np.testing.assert_allclose(np.asarray(got.as_subclass(Tensor)), want, rtol=rtol, atol=1e-12)
 
 
 def random(*shape, seed=0):
