@@ -1,6 +1,10 @@
 """Public reports about collections, wrappers, states and aggregation."""
 
+import sys
+import warnings
+
 import pytest
+import torch
 from reports import TORCHMETRICS, Report, Table, check, fed
 from torch import Tensor, tensor
 from users_metrics import MeanError
@@ -71,6 +75,35 @@ def _():
     found.append([merged.compute()[name] for name in ("mean", "std", "quantile")])
     of_users = tt.BootStrapper(MeanError(), 30, seed=0)
     return [*found, of_users(tensor([1.0, 2.0]), tensor([0.0, 1.0]))["mean"]]
+
+
+class Model(torch.nn.Module):
+    """What is scripted for serving, with the metrics that it was trained with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+        self.accuracy = c.BinaryAccuracy()
+        self.mine = Scaled()
+        self.tally = tt.MetricCollection({"loss": tt.MeanMetric(), "recall": c.MulticlassRecall(3, labels=["a", "b", "c"]), "mine": Scaled()})
+        self.wrapped = torch.nn.ModuleList([tt.Running(tt.MeanMetric(), 3), tt.MinMaxMetric(c.BinaryAccuracy()), tt.BootStrapper(tt.MeanSquaredError())])
+        self.sum = tt.MeanSquaredError() + tt.MeanAbsoluteError()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) * 2
+
+
+@reports(TORCHMETRICS, (276, 2812), "a module that holds metrics cannot be scripted", [True, True, 0.5])
+def _():
+    if sys.version_info >= (3, 14):
+        pytest.skip("TorchScript is not supported from Python 3.14 on")
+    model = Model()
+    model.accuracy.update(tensor([1, 1]), tensor([1, 0]))
+    x = torch.ones(1, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TorchScript is deprecated, and in use
+        scripted, traced = torch.jit.script(model), torch.jit.trace(model, x)
+    return [torch.equal(scripted(x), model(x)), torch.equal(traced(x), model(x)), model.accuracy.compute()]
 
 
 @pytest.mark.parametrize("report", reports.params())

@@ -29,12 +29,13 @@ from .named_slots import SharedSlots
 from .naming import Affixes, NamedMetrics, named_metrics
 from .pending import Pending
 from .saving import asked_alone, opened, saving_all
+from .scripting import Unscripted
 from .statistic import map_tensors
 from .together import Read, Together, peers_of
 from .valid import rows_of, valid_part
 
 
-class MetricCollection(NamedMetrics):
+class MetricCollection(Unscripted, NamedMetrics):
     """Metrics by name, updated, computed, reset and moved together.
 
     `metrics` is a metric, a list of metrics (named after their classes), a dict of names, or collections among them; names in results are

@@ -21,13 +21,14 @@ from .intervals import Intervals, NoInterval
 from .options import options_of
 from .pending import Pending
 from .saving import asked_alone, opened, saving_all
+from .scripting import Unscripted
 from .states import KNOWN, States, gathered_by, moved
 from .statistic import map_tensors
 from .together import Copy, Read, Together, leaves_of
 from .wrapping import cached, counted
 
 
-class Metric(States):
+class Metric(Unscripted, States):
     """A number, or several, over all batches seen since the last reset.
 
     Users' own metrics call `add_state` in `__init__` and define `update` and `compute`, as in torchmetrics. States keep the dtype they
