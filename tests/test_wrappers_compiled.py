@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from test_feature_share import FeatureMean
 from test_wrappers import CASES, joined, pair, same
 
 import torchtally as tt
@@ -10,21 +11,6 @@ from torchtally import wrappers as w
 
 IN_PYTHON = ("Running-users", "Running-collection", "Running-samples")
 """Whose windows change places in Python; see below."""
-
-
-class MeanFeature(tt.Metric):
-    feature_network = "network"
-
-    def __init__(self, network):
-        super().__init__()
-        self.network = network
-        self.add_state("total", torch.tensor(0.0), "sum")
-
-    def update(self, images):
-        self.total += self.network(images).mean()
-
-    def compute(self):
-        return self.total
 
 
 class IndexLast:
@@ -74,7 +60,7 @@ UPDATED = {
     "Sliced-decides": (lambda: IndexLast(c.BinaryAccuracy()), indexed),
     "Sliced-moments": (lambda: IndexLast(tt.PearsonCorrCoef()), indexed),
     "Tracker": (tracker, pair),
-    "FeatureShare": (lambda: w.FeatureShare({"a": MeanFeature(NETWORK), "b": MeanFeature(NETWORK)}), images),
+    "FeatureShare": (lambda: w.FeatureShare({"a": FeatureMean(NETWORK), "b": FeatureMean(NETWORK)}), images),
     "MovingAverage": (lambda: w.ExponentialMovingAverage(halflife=5), lambda n, g: images(n, g)),
     "Nested": (lambda: w.MinMaxMetric(w.Running(c.BinaryAccuracy(), 3)), pair),
     "Collection": (collection, pair),
@@ -120,7 +106,7 @@ def test_the_network_of_a_compiled_update_runs_once():
         seen.append(sum("linear" in str(node.target) for node in graph.graph.nodes))
         return graph.forward
 
-    metrics = w.FeatureShare({"a": MeanFeature(NETWORK), "b": MeanFeature(NETWORK)})
+    metrics = w.FeatureShare({"a": FeatureMean(NETWORK), "b": FeatureMean(NETWORK)})
     torch.compile(lambda x: metrics.update(x), backend=backend, fullgraph=True)(torch.rand(4, 3))
     assert seen == [1]
 

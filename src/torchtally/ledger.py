@@ -42,6 +42,18 @@ def combine(how: str, into: Tensor, other: Tensor) -> None:
         torch.maximum(into, other, out=into) if how == "max" else torch.minimum(into, other, out=into)
 
 
+def pour_lane(statistic: Statistic, slots: Slots) -> None:
+    """Let what waits in the lane of loose slots join them."""
+    if slots.host is None:
+        return
+    if statistic.pours:
+        statistic.pour(slots)
+        return
+    for name, value in statistic.drain(slots.host).items():
+        into = getattr(slots, name)
+        combine(statistic.slots()[name].combine, into, torch.full_like(into, value))
+
+
 def _buffer(size: int, dtype: torch.dtype, how: str, device: torch.device) -> Tensor:
     """A buffer of neutral numbers."""
     fill = neutral(how, dtype)
@@ -68,12 +80,15 @@ class Clock:
     def updates(self) -> int:
         return self.count + (int(self.ticks) if self.traced else 0)
 
-    def tick(self) -> None:
-        if recorded(self.ticks):
+    def tick(self, now: Any = None) -> None:
+        """The update under way, number `now`, is done."""
+        if now is None:
+            now = self.now
+        if isinstance(now, int):
+            self.count = now
+        else:
             self.traced = True
             self.ticks.add_(1)
-        else:
-            self.count += 1
 
     def load(self, updates: int) -> None:
         self.reset()
@@ -232,12 +247,16 @@ class Ledger:
                     f"Move the metric with .to({str(x.device)!r}) before the first update, or the tensor with .to({str(self.device)!r})."
                 )
 
-    def add(self, j: int, key: Hashable, piece: Piece | None) -> None:
-        """Add a piece taken by input `j` for the update under way."""
+    def now(self, compiling: bool) -> Any:
+        """The number of the update under way."""
+        return self.clock.count + 1 if self.on_cpu and not compiling else self.clock.now
+
+    def add(self, j: int, key: Hashable, piece: Piece | None, now: Any = None) -> None:
+        """Add a piece taken by input `j` for the update under way, number `now`."""
         if piece is None:
             return
         if key is None:
-            self._settle(j, [piece], self.clock.now)
+            self._settle(j, [piece], self.clock.now if now is None else now)
             return
         line = self.lines[j]
         pieces = line.pieces
@@ -277,7 +296,8 @@ class Ledger:
             self._settle(j, pieces, line.first)
 
     def _settle(self, j: int, pieces: list[Piece], first: Any) -> None:
-        self.settle_into(self.views(), j, pieces, first)
+        views = self._views if isinstance(first, int) else None  # a trace, whose numbers are tensors, must not depend on the cache
+        self.settle_into(self.views() if views is None else views, j, pieces, first)
 
     def settle_into(self, slots: list[Slots], j: int, pieces: list[Piece], first: Any) -> None:
         """Add pieces of input `j` to these slots of all parts."""
@@ -305,9 +325,9 @@ class Ledger:
         finally:
             self.clock.count = now
 
-    def tick(self) -> None:
-        """One more update."""
-        self.clock.tick()
+    def tick(self, now: Any = None) -> None:
+        """One more update, number `now`."""
+        self.clock.tick(now)
         self.reduced = None
 
     @property
@@ -523,6 +543,16 @@ class Ledger:
         return [f for j, pair in enumerate(self.inputs) if wanted is None or pair in wanted for f in self.faults_of(j)]
 
 
+def feed_loose(ledger: Ledger, slots: list[Slots], batch: Sequence[Any], first: Any, strict: bool = False) -> None:
+    """Add a batch to loose slots of the parts of a ledger, lanes and all."""
+    for j, (input_, _) in enumerate(ledger.inputs):
+        _, piece = input_.take(strict, *batch)
+        if piece is not None:
+            ledger.settle_into(slots, j, [piece], first)
+    for (statistic, _), own in zip(ledger.keys, slots):
+        pour_lane(statistic, own)
+
+
 class LooseLedger(Ledger):
     """What one batch adds to a ledger, in one tensor a slot instead of flat buffers, so that autograd may follow from batch to value."""
 
@@ -540,19 +570,15 @@ class LooseLedger(Ledger):
     def column(self, parts: Sequence[int], name: str) -> Tensor | None:
         return None
 
-    def add(self, j: int, key: Hashable, piece: Piece | None) -> None:
+    def add(self, j: int, key: Hashable, piece: Piece | None, now: Any = None) -> None:
         if piece is not None:
             self._settle(j, [piece], self.clock.now)
 
     def fold(self) -> None:
         for rows in self.rows:
             self._settle_rows(rows)
-        for i, lane in enumerate(self.lanes):
-            if lane is not None:
-                statistic = self.keys[i][0]
-                for name, value in statistic.drain(lane).items():
-                    into = getattr(self._slots[i], name)
-                    combine(statistic.slots()[name].combine, into, torch.full_like(into, value))
+        for (statistic, _), slots in zip(self.keys, self._slots):
+            pour_lane(statistic, slots)
 
     def settled(self) -> Ledger:
         self.fold()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from math import prod
 from typing import Any
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..formula import Formula
-from ..ledger import Clock, Ledger
+from ..ledger import Clock, Ledger, feed_loose
 from ..statistic import Input, Slot, Slots, Statistic
 from ..statistics.readings import READINGS, outside
 
@@ -82,17 +82,15 @@ class ByRow:
 
     def __init__(self, base: Formula) -> None:
         ledger = base.ledger
-        self.parts, self.inputs, self.statistics = ledger.parts, ledger.inputs, base.statistics
+        self.parts, self.statistics = ledger.parts, base.statistics
         self.decides = any("logits" in input_.slots() for input_, _ in ledger.inputs)
+        keys = [(s, e) for s, e in ledger.keys if not s.merges]
+        inputs = dict.fromkeys((s.input, e) for s, e in keys)
+        self.places = [ledger.keys.index(k) for k in keys] + [len(ledger.keys) + ledger.inputs.index(i) for i in inputs]
         readings = (False, True) if self.decides else (None,)
-        # Only their lay-out is used: for each reading of scores, or for all.
-        self.layouts = [Ledger([(s if r is None else told(s, r), e) for s, e in ledger.keys], "meta") for r in readings]
-        # What a row adds of a reading that decides is told of the batch.
-        self.names = [
-            [n for n in part.slots() if not (self.decides and isinstance(part, Input) and n in READINGS)] if not merges(part) else []
-            for part in self.parts
-        ]
-        self.per_row = sum(prod(part.slots()[n].shape) for part, names in zip(self.parts, self.names) for n in names)
+        # Of what does not merge. Only their lay-out is used: for each reading of scores, or for all.
+        self.layouts = [Ledger([(s if r is None else told(s, r), e) for s, e in keys], "meta") for r in readings]
+        self.per_row = sum(prod(slot.shape) for part in self.layouts[0].parts for slot in part.slots().values())
 
     def logits(self, batch: Sequence[Tensor], live: Tensor | None = None) -> Tensor | None:
         """Whether the rows that count hold a score outside [0, 1]; None where the metric does not ask."""
@@ -105,12 +103,15 @@ class ByRow:
         return (found if live is None else found & live).any()
 
     def shares(self, batch: Sequence[Tensor], logits: Tensor | None, clock: Clock) -> list[dict[str, Tensor]]:
-        """What each row adds to each part: slots with a first dimension more. Static shapes, no waiting."""
-        found = [share_of_rows(layout, batch, clock, self.names) for layout in (self.layouts if logits is not None else self.layouts[:1])]
-        if logits is None:
-            return found[0]
-        probabilities, of_logits = found
-        return [{n: torch.where(logits, of_logits[i][n], x) for n, x in slots.items()} for i, slots in enumerate(probabilities)]
+        """What each row adds to each part: slots with a first dimension more. Static shapes, no waiting.
+
+        Of an input that decides, without how scores are read, which is told of the batch.
+        """
+        found, *of_logits = [share_of_rows(layout, batch, clock) for layout in (self.layouts if logits is not None else self.layouts[:1])]
+        if logits is not None:
+            found = [{n: torch.where(logits, other[n], x) for n, x in slots.items()} for slots, other in zip(found, of_logits[0])]
+        by_place = dict(zip(self.places, found))
+        return [by_place.get(place, {}) for place in range(len(self.parts))]
 
     def add(self, into: Sequence[Slots], groups: int, place: Tensor, batch: Sequence[Tensor], clock: Clock) -> None:
         """Add row n to totals `place[n]` of the `groups` that lie along the first dimension of the slots `into`; `groups` is the place of none."""
@@ -120,7 +121,7 @@ class ByRow:
         batch = [x.detach() for x in batch]
         with torch.no_grad():
             logits = self.logits(batch, place.lt(groups))
-            if torch.compiler.is_compiling():  # which does not know how many parts there would be
+            if self.per_row and torch.compiler.is_compiling():  # which does not know how many parts there would be
                 self._add_shares(into, groups, place, self.shares(batch, logits, clock))
             elif self.per_row:
                 step = max(1, ELEMENTS // self.per_row)
@@ -158,10 +159,6 @@ class ByRow:
                 statistic.update_groups(slots, place, *normal)
 
 
-def merges(part: Any) -> bool:
-    return isinstance(part, Statistic) and part.merges
-
-
 def gathered(slot: Slot, x: Tensor, place: Tensor, groups: int) -> Tensor:
     """Slots `(N, …)` combined by the total they belong to: `(groups, …)`."""
     if groups == 1:
@@ -174,7 +171,7 @@ def gathered(slot: Slot, x: Tensor, place: Tensor, groups: int) -> Tensor:
     return added.scatter_reduce_(0, at, x, "amax" if slot.combine == "max" else "amin")[:groups]
 
 
-def share_of_rows(layout: Ledger, batch: Sequence[Tensor], clock: Clock, names: Sequence[Sequence[str]]) -> list[dict[str, Tensor]]:
+def share_of_rows(layout: Ledger, batch: Sequence[Tensor], clock: Clock) -> list[dict[str, Tensor]]:
     """What each row of a batch adds to the slots of each part of a ledger laid out so."""
     rows = rows_in(batch)
     assert rows is not None
@@ -192,28 +189,11 @@ def share_of_rows(layout: Ledger, batch: Sequence[Tensor], clock: Clock, names: 
             slots.append(Slots(part.lane() if isinstance(part, Statistic) else None, clock))
             for name, x in own.items():
                 setattr(slots[-1], name, x)
-        feed_loose(layout, slots, [x[None] for x in row], clock.now, lambda s: not s.merges)
-        return [{name: getattr(found, name) for name in wanted} for wanted, found in zip(names, slots)]
+        feed_loose(layout, slots, [x[None] for x in row], clock.now)
+        return [{name: getattr(found, name) for name in part.slots()} for part, found in zip(layout.parts, slots)]
 
     if not rows:
-        return [{name: own[name] for name in wanted} for wanted, own in zip(names, empty)]
+        return empty
     with torch.no_grad():
         found: list[dict[str, Tensor]] = torch.vmap(of_row)(empty, *batch)
     return found
-
-
-def feed_loose(
-    ledger: Ledger, slots: list[Slots], batch: Sequence[Any], first: Any, wanted: Callable[[Statistic], bool] = lambda _: True
-) -> None:
-    """Add a batch to loose slots of the parts of a ledger that are wanted, lanes and all."""
-    for j, (input_, _) in enumerate(ledger.inputs):
-        feeds = [i for i in ledger.feeds[j] if wanted(ledger.keys[i][0])]
-        _, piece = input_.take(False, *batch) if feeds else (None, None)
-        if piece is None:
-            continue
-        normal = input_.settle(slots[len(ledger.keys) + j], [piece], first)
-        input_.feed(normal, [(ledger.keys[i][0], slots[i]) for i in feeds])
-    for i, (statistic, _) in enumerate(ledger.keys):
-        if slots[i].host is not None:
-            for name, number in statistic.drain(slots[i].host).items():
-                setattr(slots[i], name, getattr(slots[i], name) + number)

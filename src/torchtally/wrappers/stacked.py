@@ -14,12 +14,11 @@ from ..classification.intervals import Proportion
 from ..faults import Fault
 from ..formula import Formula
 from ..intervals import Intervals, NoInterval
-from ..ledger import Ledger, combine
+from ..ledger import Ledger, combine, feed_loose
 from ..metric import Metric
 from ..options import OPTIONS
 from ..statistic import Input, Slot, Slots, Statistic, loose
 from ..together import Read
-from .by_rows import feed_loose
 
 
 @dataclass(frozen=True)
