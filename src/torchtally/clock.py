@@ -26,12 +26,15 @@ class Clock:
     def updates(self) -> int:
         return self.count + (int(self.ticks) if self.traced else 0)
 
-    def tick(self) -> None:
-        if recorded(self.ticks):
+    def tick(self, now: Any = None) -> None:
+        """The update under way, number `now`, is done."""
+        if now is None:
+            now = self.now
+        if isinstance(now, int):
+            self.count = now
+        else:
             self.traced = True
             self.ticks.add_(1)
-        else:
-            self.count += 1
 
     def load(self, updates: int) -> None:
         self.reset()

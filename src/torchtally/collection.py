@@ -170,15 +170,19 @@ class MetricCollection(Unscripted, NamedMetrics):
         if "valid" in kwargs and not self._takes_valid():
             return self._update_valid(kwargs.pop("valid"), args, kwargs)
         if torch.compiler.is_compiling():
-            self._update_here(args, kwargs)
+            self._update_here(args, kwargs, True)
         else:
-            with self._guard:
-                self._update_here(args, kwargs)
+            guard = self._guard
+            guard.acquire()  # half the price of a with statement
+            try:
+                self._update_here(args, kwargs, False)
+            finally:
+                guard.release()
 
-    def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any], compiling: bool) -> None:
         if self.ledger.left or self.ledger.emptied:
             self._regroup()
-        self._feeding.add(self.ledger, args, kwargs, update_all)
+        self._feeding.add(self.ledger, args, kwargs, update_all, compiling)
 
     def _takes_valid(self) -> bool:
         """Whether a member's own update has an entry of that name."""
@@ -208,7 +212,7 @@ class MetricCollection(Unscripted, NamedMetrics):
             self._regroup()
         followed = self._followed() if wants_grad(args, kwargs) else ()
         batch: Ledger = LooseLedger(self.ledger, followed) if followed else self.ledger.scratch()
-        apart = self._feeding.add(batch, args, kwargs, Forwarded)
+        apart = self._feeding.add(batch, args, kwargs, Forwarded, torch.compiler.is_compiling())
         if not isinstance(batch, LooseLedger):
             batch = self.ledger.scratch_in_use()
         self.ledger.absorb(batch, 1)  # before any value: a failed value loses nothing

@@ -164,12 +164,16 @@ class Ledger:
                     f"Move the metric with .to({str(x.device)!r}) before the first update, or the tensor with .to({str(self.device)!r})."
                 )
 
-    def add(self, j: int, key: Hashable, piece: Piece | None) -> None:
-        """Add a piece taken by input `j` for the update under way."""
+    def now(self, compiling: bool) -> Any:
+        """The number of the update under way."""
+        return self.clock.count + 1 if self.on_cpu and not compiling else self.clock.now
+
+    def add(self, j: int, key: Hashable, piece: Piece | None, now: Any = None) -> None:
+        """Add a piece taken by input `j` for the update under way, number `now`."""
         if piece is None:
             return
         if key is None:
-            self._settle(j, [piece], self.clock.now)
+            self._settle(j, [piece], self.clock.now if now is None else now)
             return
         line = self.lines[j]
         pieces = line.pieces
@@ -209,7 +213,8 @@ class Ledger:
             self._settle(j, pieces, line.first)
 
     def _settle(self, j: int, pieces: list[Piece], first: Any) -> None:
-        self.settle_into(self.views(), j, pieces, first)
+        views = self._views if isinstance(first, int) else None  # a trace, whose numbers are tensors, must not depend on the cache
+        self.settle_into(self.views() if views is None else views, j, pieces, first)
 
     def settle_into(self, slots: list[Slots], j: int, pieces: list[Piece], first: Any) -> None:
         """Add pieces of input `j` to these slots of all parts."""
@@ -237,9 +242,9 @@ class Ledger:
         finally:
             self.clock.count = now
 
-    def tick(self) -> None:
-        """One more update."""
-        self.clock.tick()
+    def tick(self, now: Any = None) -> None:
+        """One more update, number `now`."""
+        self.clock.tick(now)
         self.reduced = None
 
     @property

@@ -1,15 +1,38 @@
-"""What one batch adds to a ledger where autograd follows it."""
+"""What a batch adds to loose slots, one tensor each, in place of the flat buffers of a ledger."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .buffers import combine
 from .ledger import Ledger
-from .statistic import Piece, Slots, loose
+from .statistic import Piece, Slots, Statistic, loose
+
+
+def pour_lane(statistic: Statistic, slots: Slots) -> None:
+    """Let what waits in the lane of loose slots join them."""
+    if slots.host is None:
+        return
+    if statistic.pours:
+        statistic.pour(slots)
+        return
+    for name, value in statistic.drain(slots.host).items():
+        into = getattr(slots, name)
+        combine(statistic.slots()[name].combine, into, torch.full_like(into, value))
+
+
+def feed_loose(ledger: Ledger, slots: list[Slots], batch: Sequence[Any], first: Any, strict: bool = False) -> None:
+    """Add a batch to loose slots of the parts of a ledger, lanes and all."""
+    for j, (input_, _) in enumerate(ledger.inputs):
+        _, piece = input_.take(strict, *batch)
+        if piece is not None:
+            ledger.settle_into(slots, j, [piece], first)
+    for (statistic, _), own in zip(ledger.keys, slots):
+        pour_lane(statistic, own)
 
 
 class LooseLedger(Ledger):
@@ -29,19 +52,15 @@ class LooseLedger(Ledger):
     def column(self, parts: Sequence[int], name: str) -> Tensor | None:
         return None
 
-    def add(self, j: int, key: Hashable, piece: Piece | None) -> None:
+    def add(self, j: int, key: Hashable, piece: Piece | None, now: Any = None) -> None:
         if piece is not None:
             self._settle(j, [piece], self.clock.now)
 
     def fold(self) -> None:
         for rows in self.rows:
             self._settle_rows(rows)
-        for i, lane in enumerate(self.lanes):
-            if lane is not None:
-                statistic = self.keys[i][0]
-                for name, value in statistic.drain(lane).items():
-                    into = getattr(self._slots[i], name)
-                    combine(statistic.slots()[name].combine, into, torch.full_like(into, value))
+        for (statistic, _), slots in zip(self.keys, self._slots):
+            pour_lane(statistic, slots)
 
     def settled(self) -> Ledger:
         self.fold()

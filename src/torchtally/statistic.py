@@ -181,7 +181,7 @@ def host_visible(*tensors: Any) -> bool:
     for x in tensors:
         if type(x) is not Tensor or not x.is_cpu or x.requires_grad:
             return False
-    return not torch.compiler.is_compiling() and not in_functorch()
+    return not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is None
 
 
 def may_wait(x: Tensor) -> bool:

@@ -16,6 +16,7 @@ from ..faults import Fault
 from ..formula import Formula
 from ..intervals import Intervals, NoInterval
 from ..ledger import Ledger
+from ..loose_ledger import feed_loose
 from ..metric import Metric
 from ..options import OPTIONS
 from ..statistic import Input, Slot, Slots, Statistic, loose
@@ -74,19 +75,6 @@ def share_of_rows(ledger: Ledger, batch: Sequence[Tensor], first: Any) -> list[d
     with torch.no_grad():
         found: list[dict[str, Tensor]] = torch.vmap(of_row)(empty, *batch)
     return found
-
-
-def feed_loose(ledger: Ledger, slots: list[Slots], batch: Sequence[Any], first: Any) -> None:
-    """Add a batch to loose slots of the parts of a ledger, lanes and all."""
-    for j, (input_, _) in enumerate(ledger.inputs):
-        _, piece = input_.take(False, *batch)
-        if piece is None:
-            continue
-        ledger.settle_into(slots, j, [piece], first)
-    for i, (statistic, _) in enumerate(ledger.keys):
-        if slots[i].host is not None:
-            for name, number in statistic.drain(slots[i].host).items():
-                setattr(slots[i], name, getattr(slots[i], name) + number)
 
 
 @dataclass(frozen=True)
