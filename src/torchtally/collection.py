@@ -23,7 +23,8 @@ from .formula import Formula, wants_grad
 from .guard import Guard, guarded
 from .interval_reading import joined, of_those_that_have, paired, read_bounds
 from .intervals import Intervals
-from .ledger import Ledger, LooseLedger
+from .ledger import Ledger
+from .loose_ledger import LooseLedger
 from .metric import Metric
 from .named_slots import SharedSlots
 from .naming import Affixes, NamedMetrics, named_metrics

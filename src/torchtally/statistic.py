@@ -13,7 +13,7 @@ from torch import Tensor
 from .faults import Fault
 
 if TYPE_CHECKING:
-    from .ledger import Clock
+    from .clock import Clock
 
 Number = float | int
 Piece = tuple[Any, ...]

@@ -10,11 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..buffers import combine
 from ..classification.intervals import Proportion
 from ..faults import Fault
 from ..formula import Formula
 from ..intervals import Intervals, NoInterval
-from ..ledger import Ledger, combine, feed_loose
+from ..ledger import Ledger
+from ..loose_ledger import feed_loose
 from ..metric import Metric
 from ..options import OPTIONS
 from ..statistic import Input, Slot, Slots, Statistic, loose
