@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..clock import Clock
 from ..formula import Formula
-from ..ledger import Clock, Ledger, feed_loose
+from ..ledger import Ledger
+from ..loose_ledger import feed_loose
 from ..statistic import Input, Slot, Slots, Statistic
 from ..statistics.readings import READINGS, outside
 
