@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from . import distributed
+from .clock import Clock
 from .faults import Fault, check
 from .fetching import fetch_alone
 from .guard import guarded
 from .holder import Holder
-from .ledger import Clock, Ledger, LooseLedger, feed_loose
+from .ledger import Ledger
+from .loose_ledger import LooseLedger, feed_loose
 from .pending import Pending
 from .refusal import refused
 from .statistic import loose, map_tensors

@@ -150,6 +150,32 @@ def _table_on_device(table: Tensor, preds: Tensor, target: Tensor) -> Tensor:
     return torch.stack(grown(a, n, mean_p, mean_t, (p * p).sum(0), (t * t).sum(0), (p * t).sum(0), (error * error).sum(0)))
 
 
+def _by_group(tables: Tensor, place: Tensor, preds: Tensor, target: Tensor) -> Tensor:
+    """Tables `(G, ROWS, outputs)` with the pairs of each; those whose place is G are left out, whatever they are."""
+    groups, _, outputs = tables.shape
+    n = len(place)
+    preds, target = preds.reshape(n, outputs), target.reshape(n, outputs)
+
+    def summed(x: Tensor) -> Tensor:
+        return x.new_zeros(groups + 1, *x.shape[1:]).index_add_(0, place, x)
+
+    def spread(x: Tensor) -> Tensor:
+        return torch.cat([x, torch.zeros_like(x[:1])])[place]  # of each group, to its pairs
+
+    a = list(tables.unbind(1))
+    first = place.new_full((groups + 1,), n - 1).scatter_reduce_(0, place, torch.arange(n, device=place.device), "amin")[:groups]
+    none = a[0] == 0
+    pivot_p, pivot_t = torch.where(none, preds[first], a[1]), torch.where(none, target[first], a[2])
+    count = summed(torch.ones_like(preds))[:groups]
+    some = count.clamp(min=1)
+    p, t, error = preds - spread(pivot_p), target - spread(pivot_t), preds - target
+    mean_p, mean_t = summed(p)[:groups] / some, summed(t)[:groups] / some
+    p, t = p - spread(mean_p), t - spread(mean_t)
+    products = [summed(x)[:groups] for x in (p * p, t * t, p * t, error * error)]
+    found = torch.stack(grown([a[0], pivot_p, pivot_t, *a[3:]], count, mean_p, mean_t, *products), 1)
+    return torch.where(count[:, None].eq(0), tables, found)
+
+
 @dataclass(frozen=True)
 class PairMoments(Statistic):
     """Count, means, squared deviations and their products of predictions and targets, and squared errors, per output."""
@@ -203,6 +229,12 @@ class PairMoments(Statistic):
 
     def merge(self, slots: Slots, other: Slots) -> None:
         slots.moments.copy_(merged(slots.moments.clone(), other.moments))
+
+    def update_groups(self, slots: Slots, place: Tensor, *normal: Any) -> None:
+        preds, target = (normal[0].preds.double(), normal[0].target.double()) if len(normal) == 1 else normal
+        if len(preds):
+            place = place.repeat_interleave(len(preds) // len(place))  # of one output, the positions of a row count as pairs
+            slots.moments.copy_(_by_group(slots.moments, place, preds, target))
 
     def totals(self, slots: Slots) -> Moments:
         return Moments(slots.moments)
