@@ -160,7 +160,7 @@ class DeviancePairs(Pairs):
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         _, (preds, target) = super().take(strict, *batch)
         if strict and host_visible(preds, target):
-            bad = int(self.outside(preds, target).sum())
+            bad = int(self.outside(preds, target).numpy().sum())
             if bad:
                 raise FaultError(f"{bad} pairs are impossible; expected {self.expected}. Check them, or power={self.power}.")
         return None, (preds, target)
@@ -267,4 +267,4 @@ class ErrorSums(Statistic):
             size = np.abs(block.error, out=block.error)
             return float(size.dot(ONES[: block.count])) if size.ndim == 1 else size.sum(0)
         found = ERRORS[self.error](torch.from_numpy(block.preds), torch.from_numpy(block.target), self.parameter).sum(0)
-        return found.item() if found.ndim == 0 else found.numpy()
+        return float(found.numpy()) if found.ndim == 0 else found.numpy()
