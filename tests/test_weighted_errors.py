@@ -9,17 +9,15 @@ import scipy.spatial.distance
 import scipy.special
 import sklearn.metrics as sk
 import torch
+import weighted
 from cases import elsewhere
 from torch import Tensor
+from weighted import ways
 
 import torchtally as tt
 from torchtally import functional as f
 from torchtally import regression as r
 from torchtally.faults import FaultError
-
-WAYS = {"host": tuple, "device": elsewhere}
-ways = pytest.mark.parametrize("way", WAYS)
-
 
 
 def concordance(t, p, sample_weight):
@@ -91,11 +89,8 @@ def amounts(*shape, seed=0, dtype=torch.float64):
     return [(torch.rand(shape, generator=g, dtype=torch.float64) + 0.1).to(dtype) for _ in range(2)]
 
 
-def value(metric, *batch, way="host", parts=4):
-    metric.set_dtype(torch.float64)
-    for part in zip(*(x.tensor_split(parts) for x in batch)):
-        metric.update(*WAYS[way](part))
-    return np.asarray(metric.compute().as_subclass(Tensor))
+def value(*batch, **how):
+    return np.asarray(weighted.value(*batch, **how).as_subclass(Tensor))
 
 
 @ways

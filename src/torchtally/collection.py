@@ -23,13 +23,14 @@ from .formula import Formula, wants_grad
 from .guard import Guard, guarded
 from .interval_reading import joined, of_those_that_have, paired, read_bounds
 from .intervals import Intervals
-from .ledger import Ledger, LooseLedger
+from .ledger import Ledger
+from .loose_ledger import LooseLedger
 from .metric import Metric
-from .named_slots import SharedSlots
 from .naming import Affixes, NamedMetrics, named_metrics
 from .pending import Pending
 from .saving import asked_alone, opened, saving_all
 from .scripting import Unscripted
+from .sharing import Sharing
 from .statistic import map_tensors
 from .together import Read, Together, peers_of
 from .valid import rows_of, valid_part
@@ -72,8 +73,7 @@ class MetricCollection(Unscripted, NamedMetrics):
     ledger: Ledger
     together: Together
     _feeding: Feeding
-    _shared: list[tuple[Formula, list[int]]]  # who shares the ledger, and which of its statistics they read
-    _slots: SharedSlots | None
+    _sharing: Sharing
     _guard: Guard  # of all members, too
 
     def add_metrics(
@@ -151,14 +151,15 @@ class MetricCollection(Unscripted, NamedMetrics):
 
     def _arrange(self) -> None:
         """Who shares and who is fed how, whatever the shape of the call."""
-        ledger = self.ledger
-        members = list(dict.fromkeys(self._modules.values()))
-        shared = [(m, ledger.members_of(m.needs())) for m in members if isinstance(m, Formula) and m.ledger is ledger]
-        for m in members:
-            if isinstance(m, Formula) and m.plain and not m.ledger.shared:
+        ledger, formulas = self.ledger, self._formulas()
+        for m in formulas:
+            if not m.ledger.shared:
                 m.__dict__["_left"] = ledger
-        ledger.members = len(shared)
-        self.__dict__.update(_feeding=Feeding(ledger, dict(self.items())), _shared=shared, _slots=None)
+        feeding = Feeding(ledger, dict(self.items()))
+        members = {n: m for n, m in self._modules.items() if isinstance(m, Formula) and m.ledger is ledger}
+        sharing = Sharing(ledger, members, feeding.served)
+        ledger.members = len(sharing)
+        self.__dict__.update(_feeding=feeding, _sharing=sharing)
 
     # ---- the contract
     def update(self, *args: Any, **kwargs: Any) -> None:
@@ -169,15 +170,19 @@ class MetricCollection(Unscripted, NamedMetrics):
         if "valid" in kwargs and not self._takes_valid():
             return self._update_valid(kwargs.pop("valid"), args, kwargs)
         if torch.compiler.is_compiling():
-            self._update_here(args, kwargs)
+            self._update_here(args, kwargs, True)
         else:
-            with self._guard:
-                self._update_here(args, kwargs)
+            guard = self._guard
+            guard.acquire()  # half the price of a with statement
+            try:
+                self._update_here(args, kwargs, False)
+            finally:
+                guard.release()
 
-    def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any], compiling: bool) -> None:
         if self.ledger.left or self.ledger.emptied:
             self._regroup()
-        self._feeding.add(self.ledger, args, kwargs, update_all)
+        self._feeding.add(self.ledger, args, kwargs, update_all, compiling)
 
     def _takes_valid(self) -> bool:
         """Whether a member's own update has an entry of that name."""
@@ -205,17 +210,17 @@ class MetricCollection(Unscripted, NamedMetrics):
     def _forward_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         if self.ledger.left or self.ledger.emptied:
             self._regroup()
-        followed = self._followed() if wants_grad(args, kwargs) else ()
+        followed = self._sharing.followed() if wants_grad(args, kwargs) else ()
         batch: Ledger = LooseLedger(self.ledger, followed) if followed else self.ledger.scratch()
-        apart = self._feeding.add(batch, args, kwargs, Forwarded)
+        apart = self._feeding.add(batch, args, kwargs, Forwarded, torch.compiler.is_compiling())
         if not isinstance(batch, LooseLedger):
             batch = self.ledger.scratch_in_use()
         self.ledger.absorb(batch, 1)  # before any value: a failed value loses nothing
         values = apart.values()
-        first = next((m for m, _ in self._shared if m.dist_sync_on_step and m.ledger is self.ledger), None)
+        first = self._sharing.synced_on_step()
         if first is not None and distributed.available():
             batch = first._over_ranks(batch.settled(), first.process_group)
-        read = self._values(batch)
+        read = self._sharing.values(batch)
         for m in self._modules.values():
             if id(m) in read:
                 value = m._of_batch(read[id(m)])
@@ -224,37 +229,17 @@ class MetricCollection(Unscripted, NamedMetrics):
                 m.__dict__["_forward_cache"] = cached
         return self._named({n: values[id(m)] for n, m in self._modules.items()})
 
-    def _followed(self) -> list[int]:
-        """The inputs of differentiable members."""
-        wanted = {i for m, indices in self._shared if m.is_differentiable for i in indices}
-        return [j for j, feeds in enumerate(self.ledger.feeds) if wanted & set(feeds)]
-
-    def _values(self, ledger: Ledger, skipped: frozenset[int] = frozenset()) -> dict[int, Any]:
-        """Unrounded value of every member that shares, by id; what several formulas see is made once."""
-        ledger.fold()
-        views = ledger.views()
-        seen: dict[int, Any] = {}
-        out = {}
-        for m, indices in self._shared:
-            if m.ledger is not self.ledger or m.emptied or id(m) in skipped:
-                continue
-            for i in indices:
-                if i not in seen:
-                    seen[i] = ledger.keys[i][0].totals(views[i])
-            out[id(m)] = m.value(*[seen[i] for i in indices])
-        return out
-
     def compute(self) -> dict[str, Any]:
         """All values over everything seen since the last reset, by name."""
         read = self._read_ranks()
         with self._guard:
-            total = self._total(read)
-            found = self._values(total, self._unread(read)) if total is not None else {}
+            total = self._sharing.total(read)
+            found = self._sharing.values(total, self._sharing.unread(read)) if total is not None else {}
             shared = {id(m): m._finish(found[id(m)]) for m in self._modules.values() if id(m) in found}
         values = {n: shared[id(m)] if id(m) in shared else m.compute() for n, m in self._modules.items()}
         out = self._named(values)
         if shared and total is not None:
-            check_all(self._faults(total), out)
+            check_all(self._sharing.faults(total), out)
         return out
 
     def _read_ranks(self) -> Read | None:
@@ -282,20 +267,6 @@ class MetricCollection(Unscripted, NamedMetrics):
         """The metrics that are read over the same ranks as one of them, with their names."""
         return peers_of(self._leaves(), metric)
 
-    def _total(self, read: Read | None) -> Ledger | None:
-        """The shared ledger to read: over all ranks, or this rank's own; None where ranks share differently, so that each member has its own."""
-        if read is None:
-            return self.ledger
-        sharing = next((m for m, _ in self._shared if m.ledger is self.ledger and not m.emptied and m in read), None)
-        return None if sharing is None or read.totals.apart else read.ledger_of(sharing)
-
-    def _unread(self, read: Read | None) -> frozenset[int]:
-        """Members that are not read over ranks although others are."""
-        return frozenset() if read is None else frozenset(id(m) for m, _ in self._shared if m not in read)
-
-    def _faults(self, ledger: Ledger) -> list[tuple[str, Fault]]:
-        return [(self._feeding.served[j], fault) for j in range(len(ledger.inputs)) for fault in ledger.faults_of(j)]
-
     @guarded
     def fetch(self, reset: bool = False) -> Pending:
         """All values as Python numbers in full precision, later: starts what must be sent and copied, and returns at once.
@@ -304,46 +275,53 @@ class MetricCollection(Unscripted, NamedMetrics):
         consistent cut.
         """
         under_way = UnderWay(self.together, list(self._leaves()))
-        names, served = list(self._modules), self._feeding.served
-        values, faults = self._values_now(under_way.read)
-        later = [
-            (n, m, m._later(under_way.read) if not isinstance(m, Formula) else None) for n, m in self._modules.items() if n not in values
-        ]
-
-        def evaluate() -> tuple[Any, list[tuple[str, Fault]]]:
-            seen: set[int] = set()
-            for n, m, thunk in later:
-                if thunk is not None:
-                    values[n], found = thunk()
-                    faults.extend((self._name(n), f) for _, f in found)
-                    continue
-                assert under_way.read is not None
-                ledger = under_way.read.ledger_of(m)
-                values[n] = m._unfinished(m._value_in(ledger))
-                if not ledger.shared:
-                    faults.extend((self._name(n), f) for f in m._faults(ledger))
-                elif id(ledger) not in seen:
-                    seen.add(id(ledger))
-                    faults.extend((served[j], f) for j in range(len(ledger.inputs)) for f in ledger.faults_of(j))
-            return self._named({n: values[n] for n in names}), faults
-
-        pending = under_way.pending(evaluate)
+        pending = under_way.pending(self._later(under_way.read))
         if reset:
             self.reset()
         return pending
 
     def _later(self, read: Read | None) -> Callable[[], tuple[Any, list[tuple[str, Fault]]]]:
-        """As of a metric, for a collection that is inside of one."""
+        """What gives the values, not yet on the host, and what was kept out, once the totals of all ranks have come. What is this rank's is taken now."""
+        sharing = self._sharing
         values, faults = self._values_now(read)
-        later = {n: m._later(read) for n, m in self._modules.items() if n not in values}
+        later = {n: (m, None if isinstance(m, Formula) else m._later(read)) for n, m in self._modules.items() if n not in values}
+        names = list(self._modules)
 
         def arrived() -> tuple[Any, list[tuple[str, Fault]]]:
-            for n, thunk in later.items():
-                values[n], found = thunk()
-                faults.extend((self._name(n), f) for _, f in found)
-            return self._named({n: values[n] for n in self._modules}), faults
+            told: set[int] = set()
+            for n, (m, thunk) in later.items():
+                if thunk is not None:
+                    values[n], found = thunk()
+                    faults.extend((self._name(n), f) for _, f in found)
+                    continue
+                assert read is not None  # else the formulas were read already
+                ledger = read.ledger_of(m)
+                values[n] = m._unfinished(m._value_in(ledger))
+                if not ledger.shared:
+                    faults.extend((self._name(n), f) for f in m._faults(ledger))
+                elif id(ledger) not in told:
+                    told.add(id(ledger))
+                    faults.extend(sharing.faults(ledger))
+            return self._named({n: values[n] for n in names}), faults
 
         return arrived
+
+    def _values_now(self, read: Read | None) -> tuple[dict[str, Any], list[tuple[str, Fault]]]:
+        """The values, and what was kept out, of the formulas that do not wait for other ranks."""
+        elsewhere = frozenset(id(m) for m in self._modules.values() if isinstance(m, Formula) and m._to_sync())
+        shared = self._sharing.values(self.ledger, elsewhere)
+        faults = self._sharing.faults(self.ledger) if shared else []
+        values: dict[str, Any] = {}
+        for n, m in self._modules.items():
+            if read is not None and m in read:
+                continue
+            if id(m) in shared:
+                values[n] = m._unfinished(shared[id(m)])
+            elif isinstance(m, Formula):
+                ledger = m._whole()
+                values[n] = m._unfinished(m._value_in(ledger))
+                faults += [(self._name(n), f) for f in m._faults(ledger)]
+        return values, faults
 
     def interval(self, level: float = 0.95, method: str = "wilson") -> dict[str, tuple[Any, Any]]:
         """The confidence intervals of all metrics that have one, `(low, high)` by the names of the values, in one read over ranks.
@@ -358,23 +336,6 @@ class MetricCollection(Unscripted, NamedMetrics):
     def _bounds_later(self, read: Read | None, asked: Intervals) -> Callable[[], tuple[tuple[Any, Any], list[tuple[str, Fault]]]]:
         """As `_later`, of the confidence intervals of the members that have one."""
         return joined(of_those_that_have(self._modules, read, asked, "MetricCollection"), self._named, self._name)
-
-    def _values_now(self, read: Read | None) -> tuple[dict[str, Any], list[tuple[str, Fault]]]:
-        """The values, and what was kept out, of the formulas that do not wait for other ranks."""
-        elsewhere = frozenset(id(m) for m in self._modules.values() if isinstance(m, Formula) and m._to_sync())
-        shared = self._values(self.ledger, elsewhere)
-        faults = self._faults(self.ledger) if shared else []
-        values: dict[str, Any] = {}
-        for n, m in self._modules.items():
-            if read is not None and m in read:
-                continue
-            if id(m) in shared:
-                values[n] = m._unfinished(shared[id(m)])
-            elif isinstance(m, Formula):
-                ledger = m._whole()
-                values[n] = m._unfinished(m._value_in(ledger))
-                faults += [(self._name(n), f) for f in m._faults(ledger)]
-        return values, faults
 
     def plot(self, val: Any = None, ax: Any = None, together: bool = False) -> Any:
         """Draw all values, or `val`: a dict that was computed before, or a list of them, one for each step. Needs matplotlib.
@@ -512,7 +473,7 @@ class MetricCollection(Unscripted, NamedMetrics):
         """What `super().state_dict()` gives, in a tenth of the time: shared slots are copied once."""
         out: Any = OrderedDict()
         out._metadata = OrderedDict([("", {"version": self._version})])
-        sharing, save = self._sharing(), self._shared_slots().saver()
+        sharing, save = set(self._sharing.names()), self._sharing.slots.saver()
         for name, m in self._modules.items():
             out._metadata[name] = {"version": m._version}
             if name in sharing:
@@ -520,16 +481,6 @@ class MetricCollection(Unscripted, NamedMetrics):
             else:
                 m._save_to_state_dict(out, f"{name}.", False)
         return out
-
-    def _sharing(self) -> dict[str, Formula]:
-        """The members whose totals are those of the shared ledger."""
-        return {n: m for n, m in self._modules.items() if isinstance(m, Formula) and m.ledger is self.ledger and not m.emptied}
-
-    def _shared_slots(self) -> SharedSlots:
-        if self._slots is None:
-            members = {n: m for n, m in self._modules.items() if isinstance(m, Formula) and m.ledger is self.ledger}
-            self.__dict__["_slots"] = SharedSlots(self.ledger, members)
-        return self._slots  # type: ignore[return-value]  # just made
 
     @guarded
     def _load_from_state_dict(
@@ -543,12 +494,12 @@ class MetricCollection(Unscripted, NamedMetrics):
         error_msgs: list[str],
     ) -> None:
         self.ledger.fold()
-        sharing = self._sharing()
+        sharing = self._sharing.names()
         told = [int(state_dict[k]) for n in sharing if (k := f"{prefix}{n}.updates") in state_dict]
         if len(told) == len(sharing) or self.ledger.updates == 0:  # else those who are not told keep what they have, and the others leave
             if told:
                 self.ledger.clock.load(told[0])
-            self._shared_slots().fill(sharing, state_dict, prefix)  # before members load, so that those who agree with it stay
+            self._sharing.slots.fill(sharing, state_dict, prefix)  # before members load, so that those who agree with it stay
         if strict and not prefix:  # what the collection itself saved is complete
             for path, m in self.named_modules():
                 names = [f"{path}.{n}" for n in m.metric_state] if isinstance(m, Metric) and (isinstance(m, Formula) or m._defaults) else []

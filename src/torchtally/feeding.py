@@ -25,7 +25,7 @@ class Plan:
     """What one update does for one shape of call: inputs to take, groups of plain numbers, members apart."""
 
     def __init__(self) -> None:
-        self.inputs: list[tuple[int, tuple[int, ...], Callable[..., Any]]] = []
+        self.inputs: list[tuple[int, tuple[int, ...], Callable[..., Any], bool]] = []  # the last: whether the batch is that of the one before
         self.scalars: list[tuple[str | float, tuple[int, ...], tuple[int, ...], ScalarRows]] = []
         self.apart: list[tuple[Metric, tuple[int, ...], dict[str, int]]] = []
 
@@ -71,6 +71,7 @@ class Feeding:
         """What an update with so many positional entries and these named ones does."""
         plan, given = Plan(), {n: positional + k for k, n in enumerate(names)}
         asked: dict[int, None] = {}
+        before: Any = None
         groups: dict[str | float, list[tuple[int, int]]] = {}
         for i, statistic, entries, positions in self._fed:
             places = tuple(p if 0 <= p < positional else given[e] for e, p in zip(entries, positions) if 0 <= p < positional or e in given)
@@ -79,7 +80,10 @@ class Feeding:
                 groups.setdefault(statistic.nan, []).append((i, places[0]))
             elif j not in asked:
                 asked[j] = None
-                plan.inputs.append((j, places, self.ledger.inputs[j][0].take))
+                input_ = self.ledger.inputs[j][0]
+                batch = places, input_.host_values
+                plan.inputs.append((j, places, input_.take, batch == before))
+                before = batch
         for strategy, pairs in groups.items():
             indices = tuple(i for i, _ in pairs)
             plan.scalars.append((strategy, indices, tuple(p for _, p in pairs), ScalarRows(strategy, indices)))
@@ -97,9 +101,10 @@ class Feeding:
         return plan
 
     # ---- adding
-    def add(self, ledger: Ledger, args: tuple[Any, ...], kwargs: dict[str, Any], apart: Callable[[list[Call]], Any]) -> Any:
+    def add(
+        self, ledger: Ledger, args: tuple[Any, ...], kwargs: dict[str, Any], apart: Callable[[list[Call]], Any], compiling: bool
+    ) -> Any:
         """Add a batch to a ledger laid out as the shared one, and to the members apart as `apart` does: all or nothing."""
-        compiling = torch.compiler.is_compiling()
         if not ledger.on_cpu:
             ledger.meet()
         plan = None if compiling else self._plans.get((len(args), *kwargs))  # a trace plans afresh
@@ -112,11 +117,14 @@ class Feeding:
         group: tuple[int, ...] = ()
         scalars: list[Any] = []
         try:
-            for j, places, take in plan.inputs:
-                follow = j in ledger.followed
-                batch = [x.detach() if isinstance(x := values[p], Tensor) and x.requires_grad and not follow else x for p in places]
-                ledger.accept(j, batch, HERE)
-                taken.append((j, *take(ledger.strict[j], *batch)))
+            for j, places, take, again in plan.inputs:
+                if not again or ledger.followed:
+                    follow = j in ledger.followed
+                    batch = [x.detach() if isinstance(x := values[p], Tensor) and x.requires_grad and not follow else x for p in places]
+                    ledger.accept(j, batch, HERE)
+                key, piece = take(ledger.strict[j], *batch)
+                if piece is not None:
+                    taken.append((j, key, piece))
             for strategy, group, places, columns in plan.scalars:
                 j = -1
                 scalars = [values[p] for p in places]
@@ -129,14 +137,15 @@ class Feeding:
                 j, batch = self._refused(group, scalars)
             raise refused(error, self.served[j], self.ledger.inputs[j][1], batch) from error.__cause__
         done = apart([(m, [values[p] for p in places], {n: values[p] for n, p in given.items()}) for m, places, given in plan.apart])
+        now = ledger.now(compiling)
         for j, key, piece in taken:
             if j < 0:
                 ledger.add_row(key, piece[0])
             else:
-                ledger.add(j, key, piece)
+                ledger.add(j, key, piece, now)
         for indices, numbers in rows:
             add_scalars(ledger, indices, numbers)
-        ledger.tick()
+        ledger.tick(now)
         return done
 
     def _refused(self, group: tuple[int, ...], scalars: list[Any]) -> tuple[int, list[Any]]:
@@ -154,7 +163,7 @@ class Feeding:
         """
         values = [*args, *kwargs.values()]
         plan = self._plans.get((len(args), *kwargs)) or self._plan(len(args), tuple(kwargs))
-        takes = [(j, places) for j, places, _ in plan.inputs]
+        takes = [(j, places) for j, places, _, _ in plan.inputs]
         takes += [(self.ledger.input_of(i), (p,)) for _, indices, places, _ in plan.scalars for i, p in zip(indices, places)]
         empty = [x[:0] if isinstance(x, Tensor) and x.ndim else x for x in values]
         for j, places in takes:  # refuses what can be refused now

@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from . import distributed
+from .clock import Clock
 from .faults import Fault, check
 from .fetching import fetch_alone
 from .guard import guarded
 from .holder import Holder
-from .ledger import Clock, Ledger, LooseLedger
+from .ledger import Ledger
+from .loose_ledger import LooseLedger, feed_loose
 from .pending import Pending
 from .refusal import refused
 from .statistic import loose, map_tensors
@@ -202,15 +204,7 @@ class Formula(Holder):
         device = next((x.device for x in batch if isinstance(x, Tensor)), ledger.device)
         slots = [loose(p, device, clock) for p in ledger.parts]
         try:
-            for j, (pair, feeds) in enumerate(zip(ledger.inputs, ledger.feeds)):
-                _, piece = pair[0].take(self.validate_args, *batch)
-                if piece is None:
-                    continue
-                ledger.settle_into(slots, j, [piece], 1)
-                for i in feeds:
-                    statistic = ledger.keys[i][0]
-                    for name, number in statistic.drain(slots[i].host).items() if slots[i].host is not None else ():
-                        setattr(slots[i], name, getattr(slots[i], name) + number)
+            feed_loose(ledger, slots, batch, 1, self.validate_args)
         except Exception as error:
             raise refused(error, type(self).__name__, self.entries, batch) from error.__cause__
         value = self._finish(self.value(*(s.totals(slots[i]) for i, s in enumerate(self.statistics))))

@@ -60,19 +60,19 @@ class Holder(Metric):
         if valid is not None:
             self._update_valid(valid, batch)
         elif torch.compiler.is_compiling():
-            self._add_here(batch)
+            self._add_here(batch, True)
         else:
             guard = self._guard
             guard.acquire()  # half the price of a with statement
             try:
-                self._add_here(batch)
+                self._add_here(batch, False)
             finally:
                 guard.release()
 
-    def _add_here(self, batch: tuple[Any, ...]) -> None:
+    def _add_here(self, batch: tuple[Any, ...], compiling: bool) -> None:
         if self.ledger.shared:
             self._leave()
-        self._write(self._taken(batch))
+        self._write(self._taken(batch), compiling)
 
     def _taken(self, batch: tuple[Any, ...]) -> list[Any]:
         """A batch checked and reduced to pieces; nothing is written."""
@@ -90,11 +90,12 @@ class Holder(Metric):
             raise refused(error, type(self).__name__, self.entries, batch) from error.__cause__
         return taken
 
-    def _write(self, taken: list[Any]) -> None:
+    def _write(self, taken: list[Any], compiling: bool) -> None:
         ledger = self.ledger
+        now = ledger.now(compiling)
         for j, (key, piece) in enumerate(taken):
-            ledger.add(j, key, piece)
-        ledger.tick()
+            ledger.add(j, key, piece, now)
+        ledger.tick(now)
 
     @guarded
     def _update_valid(self, valid: Any, batch: tuple[Any, ...]) -> None:
@@ -103,7 +104,7 @@ class Holder(Metric):
             self._leave()
         found, ledger = rows_of(valid, batch, type(self).__name__), self.ledger
         if isinstance(found, list):
-            self._write(self._taken(tuple(found)))
+            self._write(self._taken(tuple(found)), torch.compiler.is_compiling())
             return
         self._taken(tuple(x[:0] if isinstance(x, Tensor) and x.ndim else x for x in batch))  # refuses what can be refused now
         ledger.wait_for(found, batch, [(j, tuple(range(len(batch)))) for j in range(len(ledger.inputs))])
@@ -111,7 +112,7 @@ class Holder(Metric):
     def _batch_of(self, positional: Sequence[Any], given: dict[str, Any]) -> tuple[Any, ...]:
         """The arguments of an `update` that only feeds, in the order of `entries`."""
         by_name = {**dict(zip(taken_by(self), positional)), **given}
-        missing = sorted(required_of(type(self)) - by_name.keys())
+        missing = sorted(required_of(type(self)) - set(by_name))  # a set: Dynamo of torch 2.11 takes no keys from another
         if missing:
             raise ValueError(
                 f"{type(self).__name__}: update needs {missing} but was given {len(positional)} by position and {list(given)} by name."

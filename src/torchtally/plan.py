@@ -9,7 +9,8 @@ from math import prod
 import torch
 from torch import Tensor
 
-from .ledger import Group, Ledger
+from .buffers import Group
+from .ledger import Ledger
 
 HEAD = 2048
 """Numbers in a head, in float64: 16 KB cost a network hardly more than 16 bytes."""

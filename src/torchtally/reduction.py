@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .buffers import Group
 from .distributed import Channel, RankError, Steps, Wire
-from .ledger import Group, Ledger
+from .ledger import Ledger
 from .plan import FIXED, Layout, Plan
 from .statistic import Slots
 

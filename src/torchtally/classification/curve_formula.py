@@ -65,8 +65,6 @@ class CurveFormula(Named):
 
     def _start(self, thresholds: Thresholds, exclusive: bool, validate_args: bool, **kwargs: Any) -> None:
         values = _values(type(self).__name__, thresholds)
-        if isinstance(thresholds, str) and kwargs.get("weighted"):
-            raise ValueError(f"{type(self).__name__}: thresholds is 'auto' but samples are weighted; expected None, a number or a list.")
         options = {n: self.__dict__[given] for n, given in (("ignore", "ignore_index"), ("logits", "from_logits"))}
         options |= {"labels": self.columns, "exclusive": exclusive}
         scores = Scores(**options, probabilities=values is not None, normalize=self.normalization is not None)

@@ -56,7 +56,7 @@ class Proportion(Formula):
 
     def _open_form(self) -> str | None:
         """What it is that has no interval in closed form, if so."""
-        return None
+        return "a share of weights" if getattr(self, "weighted", False) else None
 
     def _shares(self, *totals: Any) -> tuple[Tensor, Tensor]:
         """Of how many decisions how many were so: part and whole."""

@@ -108,9 +108,7 @@ class RateMetric(Proportion, Named):
         return self.rate(self._joined(c) if self.average == "micro" else c)
 
     def _open_form(self) -> str | None:
-        if self.weighted:
-            return "a share of weights"
-        return f"average={self.average!r}" if self.average in ("macro", "weighted") else None
+        return super()._open_form() or (f"average={self.average!r}" if self.average in ("macro", "weighted") else None)
 
     def _bound(self, bound: Tensor) -> Any:
         return self.named(bound)

@@ -65,11 +65,19 @@ __all__ += ["binary_groups_stat_rates", "multilabel_coverage_error", "multilabel
 
 
 def binary_fairness(
-    preds: Tensor, target: Tensor | None, groups: Tensor, task: str = "all", *args: Any, **options: Any
+    preds: Tensor,
+    target: Tensor | None,
+    groups: Tensor,
+    task: str = "all",
+    *args: Any,
+    weight: Tensor | None = None,
+    **options: Any,
 ) -> dict[str, Tensor]:
     """One-shot form of `BinaryFairness`, whose further options follow; the number of groups is read from the largest."""
     several = int(groups.max()) + 1 if groups.numel() else 1
-    value: dict[str, Tensor] = classification.BinaryFairness(max(1, several), task, *args, **options).one_shot(preds, target, groups)
+    weights = () if weight is None else (weight,)
+    metric = classification.BinaryFairness(max(1, several), task, *args, weighted=weight is not None, **options)
+    value: dict[str, Tensor] = metric.one_shot(preds, target, groups, *weights)
     return value
 
 

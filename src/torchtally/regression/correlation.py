@@ -96,8 +96,7 @@ class SpearmanCorrCoef(RankMetric):
     def value(self, ranked: Ranked, *_: Any) -> Tensor:
         values = []
         for p, t in ranked.sorted:
-            middle = (len(p.order) + 1) / 2
-            a, b = p.rank - middle, t.rank - middle
+            a, b = p.deviation, t.deviation
             values.append(((a @ b) / ((a @ a).sqrt() * (b @ b).sqrt())).clamp(-1.0, 1.0))
         return self.stacked(ranked, values)
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..statistic import Input, Piece, Slot, Slots, Statistic
+from ..statistic import Input, Number, Piece, Slot, Slots, Statistic
 from .pairs import ONES, Block, Paired, Pairs, check_pair
 
 ROWS = 9
@@ -71,10 +71,10 @@ def merged(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _table_on_host(table: np.ndarray, block: Block) -> None:
-    rows = list(table)
+    rows, e = list(table), block.error
     if rows[0][0] == 0:
         rows[1], rows[2] = block.preds[0].copy(), block.target[0].copy()
-    p, t, e = block.preds - rows[1], block.target - rows[2], block.error
+    p, t = block.preds - rows[1], block.target_beyond(rows[2])
     mean_p, mean_t = p.mean(0), t.mean(0)
     p -= mean_p
     t -= mean_t
@@ -82,34 +82,61 @@ def _table_on_host(table: np.ndarray, block: Block) -> None:
     table[:] = grown(rows, block.count, mean_p, mean_t, *products)
 
 
-def _column_on_host(table: np.ndarray, block: Block) -> None:
-    """The same for one output. A pivot is 0 unless values lie far from it."""
-    rows = table[:, 0].tolist()
-    p, t, e = block.preds, block.target, block.error
-    pivot_p, pivot_t = rows[1], rows[2]
-    if pivot_p or pivot_t:
-        p, t = p - pivot_p, t - pivot_t
-    sums = _sums(p, t)
-    if sums is None and rows[0] == 0:
-        pivot_p, pivot_t = rows[1], rows[2] = float(p[0]), float(t[0])
-        p, t = p - pivot_p, t - pivot_t
-        sums = _sums(p, t)
-    if sums is None:
-        mean_p, mean_t = float(p.mean()), float(t.mean())
-        p, t = p - mean_p, t - mean_t
-        sums = mean_p, mean_t, float(p.dot(p)), float(t.dot(t)), float(p.dot(t))
-    table[:, 0] = grown(rows, block.count, *sums, float(e.dot(e)))
+def _column_on_host(rows: list[float], block: Block) -> list[float]:
+    """The same for one output, whose table is a row of numbers."""
+    e = block.error
+    ee = float(e.dot(e))
+    found = None
+    if rows[1] == rows[2]:
+        found = _by_errors(block.target_beyond(rows[2]) if rows[2] else block.target, e, ee)
+    if found is None and rows[0] == 0:
+        near_p, near_t = _near_mean(block.preds), _near_mean(block.target)
+        found = _by_errors(block.target - near_t, e, ee)
+        rows[1:3] = near_p if found is None else near_t, near_t
+    if found is None:
+        found = _by_predictions(block.preds - rows[1], block.target - rows[2])
+    return grown(rows, block.count, *found, ee)
 
 
-def _sums(p: np.ndarray, t: np.ndarray) -> tuple[float, float, float, float, float] | None:
-    """Means, squared deviations from them and their products, in one pass; None where that would lose more than two bits."""
-    n, ones = len(p), ONES[: len(p)]
-    mean_p, mean_t = float(p.dot(ones)) / n, float(t.dot(ones)) / n
-    pp, tt = float(p.dot(p)), float(t.dot(t))
-    by_p, by_t = pp - n * mean_p * mean_p, tt - n * mean_t * mean_t
-    if by_p > 0.25 * pp and by_t > 0.25 * tt:
-        return mean_p, mean_t, by_p, by_t, float(p.dot(t)) - n * mean_p * mean_t
+def _near_mean(x: np.ndarray) -> float:
+    """The number nearest to the mean."""
+    return float(x[np.abs(x - x.mean()).argmin()])
+
+
+LOSS = 1 / 256
+"""What may be left of a sum of squares when the square of the mean is taken off: a loss of eight bits of 53."""
+
+
+def _by_errors(t: np.ndarray, e: np.ndarray, ee: float) -> tuple[float, float, float, float, float] | None:
+    """Means of predictions and targets beyond a pivot of both, squared deviations and products, from targets and errors: the least work.
+
+    None where that would lose too many digits: the pivot is far off, predictions hardly vary, or are far from the targets.
+    """
+    n = len(t)
+    mean_t, mean_e, tt, by_t, by_et = _one_pass(t, e)
+    by_p = (ee - n * mean_e * mean_e) + 2 * by_et + by_t
+    if by_t > LOSS * tt and by_p > LOSS * (ee + tt):
+        return mean_t + mean_e, mean_t, by_p, by_t, by_et + by_t
     return None
+
+
+def _by_predictions(p: np.ndarray, t: np.ndarray) -> tuple[float, float, float, float, float]:
+    """The same from predictions and targets, each beyond a pivot of its own."""
+    n, pp = len(t), float(p.dot(p))
+    mean_t, mean_p, tt, by_t, by_pt = _one_pass(t, p)
+    by_p = pp - n * mean_p * mean_p
+    if by_t > LOSS * tt and by_p > LOSS * pp:
+        return mean_p, mean_t, by_p, by_t, by_pt
+    mean_p, mean_t = float(p.mean()), float(t.mean())
+    p, t = p - mean_p, t - mean_t
+    return mean_p, mean_t, float(p.dot(p)), float(t.dot(t)), float(p.dot(t))
+
+
+def _one_pass(t: np.ndarray, x: np.ndarray) -> tuple[float, float, float, float, float]:
+    """Means of both, the sum of squares of the first, that of its deviations, and the products of the deviations of both."""
+    n, ones = len(t), ONES[: len(t)]
+    mean_t, mean_x, tt = float(t.dot(ones)) / n, float(x.dot(ones)) / n, float(t.dot(t))
+    return mean_t, mean_x, tt, tt - n * mean_t * mean_t, float(x.dot(t)) - n * mean_x * mean_t
 
 
 def _table_on_device(table: Tensor, preds: Tensor, target: Tensor) -> Tensor:
@@ -121,6 +148,32 @@ def _table_on_device(table: Tensor, preds: Tensor, target: Tensor) -> Tensor:
     p, t = p - mean_p, t - mean_t
     a = [table[0], pivots[0], pivots[1], *table[3:]]
     return torch.stack(grown(a, n, mean_p, mean_t, (p * p).sum(0), (t * t).sum(0), (p * t).sum(0), (error * error).sum(0)))
+
+
+def _by_group(tables: Tensor, place: Tensor, preds: Tensor, target: Tensor) -> Tensor:
+    """Tables `(G, ROWS, outputs)` with the pairs of each; those whose place is G are left out, whatever they are."""
+    groups, _, outputs = tables.shape
+    n = len(place)
+    preds, target = preds.reshape(n, outputs), target.reshape(n, outputs)
+
+    def summed(x: Tensor) -> Tensor:
+        return x.new_zeros(groups + 1, *x.shape[1:]).index_add_(0, place, x)
+
+    def spread(x: Tensor) -> Tensor:
+        return torch.cat([x, torch.zeros_like(x[:1])])[place]  # of each group, to its pairs
+
+    a = list(tables.unbind(1))
+    first = place.new_full((groups + 1,), n - 1).scatter_reduce_(0, place, torch.arange(n, device=place.device), "amin")[:groups]
+    none = a[0] == 0
+    pivot_p, pivot_t = torch.where(none, preds[first], a[1]), torch.where(none, target[first], a[2])
+    count = summed(torch.ones_like(preds))[:groups]
+    some = count.clamp(min=1)
+    p, t, error = preds - spread(pivot_p), target - spread(pivot_t), preds - target
+    mean_p, mean_t = summed(p)[:groups] / some, summed(t)[:groups] / some
+    p, t = p - spread(mean_p), t - spread(mean_t)
+    products = [summed(x)[:groups] for x in (p * p, t * t, p * t, error * error)]
+    found = torch.stack(grown([a[0], pivot_p, pivot_t, *a[3:]], count, mean_p, mean_t, *products), 1)
+    return torch.where(count[:, None].eq(0), tables, found)
 
 
 @dataclass(frozen=True)
@@ -136,16 +189,44 @@ class PairMoments(Statistic):
     def slots(self) -> dict[str, Slot]:
         return {"moments": Slot((ROWS, self.outputs), torch.float64)}
 
+    def lane(self) -> list[float] | None:
+        return [0.0] * ROWS if self.outputs == 1 else None
+
+    def drain(self, host: list[float]) -> dict[str, Number]:
+        host[:] = [0.0] * ROWS
+        return {}
+
+    def pour(self, slots: Slots) -> None:
+        if slots.host is not None and slots.host[0]:
+            waiting = slots.moments.new_tensor(slots.host)[:, None]
+            slots.moments.copy_(waiting if not slots.moments[0] else merged(slots.moments.clone(), waiting))
+            self.drain(slots.host)
+
     def update(self, slots: Slots, *normal: Any) -> None:
         if len(normal) == 1:
-            if normal[0].count:
-                (_column_on_host if self.outputs == 1 else _table_on_host)(slots.moments.numpy(), normal[0])
+            block = normal[0]
+            if not block.count:
+                return
+            rows = slots.host
+            if rows is None:
+                _table_on_host(slots.moments.numpy(), block)
+                return
+            if not rows[0]:  # the lane goes on from the slot, and leaves it empty
+                rows[:] = slots.moments[:, 0].tolist()
+                slots.moments.zero_()
+            rows[:] = _column_on_host(rows, block)
         elif len(normal[0]):
             # On a copy, so that autograd may keep what it needs.
             slots.moments.copy_(_table_on_device(slots.moments.clone(), *normal))
 
     def merge(self, slots: Slots, other: Slots) -> None:
         slots.moments.copy_(merged(slots.moments.clone(), other.moments))
+
+    def update_groups(self, slots: Slots, place: Tensor, *normal: Any) -> None:
+        preds, target = (normal[0].preds.double(), normal[0].target.double()) if len(normal) == 1 else normal
+        if len(preds):
+            place = place.repeat_interleave(len(preds) // len(place))  # of one output, the positions of a row count as pairs
+            slots.moments.copy_(_by_group(slots.moments, place, preds, target))
 
     def totals(self, slots: Slots) -> Moments:
         return Moments(slots.moments)
@@ -157,10 +238,12 @@ class Columns(Paired):
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece | None]:
         preds, target = batch
+        if preds.ndim == 1:
+            return None, None  # `Pairs`, which is always fed the same, says what is wrong with them
         check_pair(preds, target)
-        if preds.ndim not in (1, 2):
+        if preds.ndim != 2:
             raise ValueError(f"preds and target have shape {tuple(preds.shape)}; expected (N,) or (N, outputs). Flatten both.")
-        return None, None if preds.ndim == 1 or preds.shape[1] == 1 else (preds, target)
+        return None, None if preds.shape[1] == 1 else (preds, target)
 
 
 @dataclass(frozen=True)
@@ -180,7 +263,7 @@ class WideMoments(Statistic):
     added: ClassVar[Callable[..., Tensor]] = staticmethod(_table_on_device)
 
     def update(self, slots: Slots, *normal: Any) -> None:
-        count, outputs = normal[0].preds.shape if len(normal) == 1 else normal[0].shape
+        count, outputs = (normal[0].error if len(normal) == 1 else normal[0]).shape
         rows = slots.rows
         device = None if len(normal) == 1 else normal[0].device
         table = torch.zeros(self.height, outputs, dtype=torch.float64, device=device)
@@ -209,10 +292,12 @@ class WideMoments(Statistic):
 
 @dataclass(frozen=True)
 class OneColumn(Input):
-    """Only a check: pairs `(N,)` or `(N, 1)`."""
+    """Only a check: pairs `(N,)` or `(N, 1)`. Always fed along with pairs that are added."""
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece | None]:
         preds, target = batch[:2]  # whatever weights they have
+        if preds.ndim == 1:
+            return None, None
         check_pair(preds, target)
         if preds.ndim > 2 or (preds.ndim == 2 and preds.shape[1] != 1):
             raise ValueError(

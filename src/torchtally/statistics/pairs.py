@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from math import log
 from typing import Any, ClassVar
@@ -52,12 +52,25 @@ def array_of(x: Tensor) -> np.ndarray:
 
 
 class Block:
-    """Up to `BLOCK` pairs on the host, in float64, and the error of each, but for its sign: `(n,)`, or `(n, outputs)`."""
+    """Up to `BLOCK` pairs on the host, in float64, and what each is off by: `(n,)`, or `(n, outputs)`."""
 
     def __init__(self, preds: np.ndarray, target: np.ndarray) -> None:
-        self.preds, self.target = preds.astype(np.float64, copy=False), target.astype(np.float64, copy=False)
-        self.error = self.preds - self.target
-        self.count = len(self.error)
+        self._given = preds, target
+        self.preds = preds.astype(np.float64, copy=False)
+        self._target: np.ndarray | None = target.astype(np.float64, copy=False)
+        self.error = self.preds - self._target
+        self.count = len(preds)
+
+    @property
+    def target(self) -> np.ndarray:
+        if self._target is None:
+            self._target = self._given[1].astype(np.float64, copy=False)
+        return self._target
+
+    def target_beyond(self, pivot: Any) -> np.ndarray:
+        """Targets relative to a pivot, where they were, if that is no memory of the caller's: the cache is small."""
+        target, self._target = self.target, None
+        return np.subtract(target, pivot, out=None if target is self._given[1] else target)
 
 
 class HostPairs:
@@ -66,16 +79,15 @@ class HostPairs:
     def __init__(self, preds: Tensor, target: Tensor) -> None:
         self.preds, self.target = preds, target
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterable[Block]:
         """All of them; one empty block of none."""
         preds, target = array_of(self.preds), array_of(self.target)
-        length, size = len(preds), preds.size
+        size = preds.size
         if size <= BLOCK:
-            yield Block(preds, target)
-            return
+            return (Block(preds, target),)
+        length = len(preds)
         rows = max(1, BLOCK * length // size)
-        for start in range(0, length, rows):
-            yield Block(preds[start : start + rows], target[start : start + rows])
+        return (Block(preds[start : start + rows], target[start : start + rows]) for start in range(0, length, rows))
 
 
 @np.errstate(all="ignore")  # at half the price of a with statement
@@ -264,7 +276,7 @@ class ErrorSums(Statistic):
 
     def _on_host(self, block: Block) -> Any:
         if self.error == "absolute":
-            size = np.abs(block.error, out=block.error)
+            size = np.abs(block.error)
             return float(size.dot(ONES[: block.count])) if size.ndim == 1 else size.sum(0)
         found = ERRORS[self.error](torch.from_numpy(block.preds), torch.from_numpy(block.target), self.parameter).sum(0)
         return float(found.numpy()) if found.ndim == 0 else found.numpy()

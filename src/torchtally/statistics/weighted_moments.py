@@ -55,6 +55,9 @@ class WeightedPairMoments(PairMoments):
     def slots(self) -> dict[str, Slot]:
         return {"moments": Slot((HEIGHT, self.outputs), torch.float64)}
 
+    def lane(self) -> None:
+        return None
+
     def update(self, slots: Slots, *normal: Any) -> None:
         if len(normal[0]):
             slots.moments.copy_(_added(slots.moments.clone(), *normal))

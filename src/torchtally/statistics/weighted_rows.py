@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-import torch
+from torch import Tensor
 
-from ..statistic import Piece, Slot, Slots
+from ..statistic import Slot, Slots
 from .rows import EventCounts, Events, Rows, RowScores
-from .weights import Weighed, like, of_device, taken
+from .weights import WeighedAtOnce, floating
 
 
 @dataclass(frozen=True)
-class _AtOnce(Weighed):
-    """An input of two tensors and weights that are settled as they come."""
-
-    weighs_rows: ClassVar[bool] = False
-
-    def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
-        left, right, weight = (*batch, None)[:3]
-        key, piece = super().take(strict, left, right)
-        assert piece is not None
-        return key, (*piece, taken(strict, like(weight, right, left.shape[:1] if self.weighs_rows else None)))
-
-    def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
-        ((left, right, weight),) = pieces
-        return left, right, of_device(slots, weight, None, 1, first)
-
-
-@dataclass(frozen=True)
-class WeightedRows(_AtOnce, Rows):
+class WeightedRows(WeighedAtOnce, Rows):
     """Two tensors `(N, D)`, or ensembles and targets, and the weight of each row: float64 `(N,)`."""
 
-    weighs_rows = True
+    def rows(self, right: Tensor) -> tuple[int, ...]:
+        return right.shape[:1]
 
 
 @dataclass(frozen=True)
@@ -47,7 +30,7 @@ class WeightedRowScores(RowScores):
         return WeightedRows(plain.ensemble, plain.names)
 
     def slots(self) -> dict[str, Slot]:
-        return {"total": Slot(dtype=torch.float64), "count": Slot(dtype=torch.float64)}
+        return floating(super().slots())
 
     def update(self, slots: Slots, *normal: Any) -> None:
         left, right, weight = normal
@@ -57,7 +40,7 @@ class WeightedRowScores(RowScores):
 
 
 @dataclass(frozen=True)
-class WeightedEvents(_AtOnce, Events):
+class WeightedEvents(WeighedAtOnce, Events):
     """Values and weights, all of one shape."""
 
 
@@ -70,7 +53,7 @@ class WeightedEventCounts(EventCounts):
         return WeightedEvents(self.keep)
 
     def slots(self) -> dict[str, Slot]:
-        return {name: Slot(slot.shape, torch.float64, slot.combine) for name, slot in super().slots().items()}
+        return floating(super().slots())
 
     def update(self, slots: Slots, *normal: Any) -> None:
         preds, target, weight = normal

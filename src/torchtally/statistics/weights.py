@@ -50,6 +50,11 @@ def others(x: Tensor) -> Tensor:
 
 
 # ---- inputs
+def floating(slots: dict[str, Slot]) -> dict[str, Slot]:
+    """The same slots for sums of weights."""
+    return {name: Slot(slot.shape, torch.float64, slot.combine) for name, slot in slots.items()}
+
+
 def like(weight: Any, target: Tensor, rows: tuple[int, ...] | None = None) -> Tensor:
     """Weights in the shape of the target, or of what it has a row for each of; 1 where none are given."""
     shape = target.shape if rows is None else torch.Size(rows)
@@ -110,6 +115,25 @@ class Weighed(Input):
     def faults(self, slots: Slots) -> list[Fault]:
         problem, advice = "impossible weights (expected finite numbers of at least 0)", "Give elements that do not count a weight of 0."
         return [*super().faults(slots), Fault(slots.bad_weight, slots.first_bad_weight, problem, advice)]
+
+
+@dataclass(frozen=True)
+class WeighedAtOnce(Weighed):
+    """An input of two tensors and weights that is settled as it comes; the weights are the last of its normal form."""
+
+    def rows(self, right: Tensor) -> tuple[int, ...] | None:
+        """What there is a weight for each of, by the second tensor: its rows, or (None) its elements."""
+        return None
+
+    def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
+        left, right, weight = (*batch, None)[:3]
+        key, piece = super().take(strict, left, right)
+        assert piece is not None
+        return key, (*piece, taken(strict, like(weight, right, self.rows(right))))
+
+    def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
+        (piece,) = pieces
+        return (*super().settle(slots, [piece[:-1]], first), of_device(slots, piece[-1], None, 1, first))
 
 
 @dataclass(frozen=True)
@@ -254,7 +278,7 @@ class WeightedLabelCounts(LabelCounts):
     """The weight of true positives, false positives, false negatives and true negatives of each label (of the one, if binary)."""
 
     def slots(self) -> dict[str, Slot]:
-        return {name: Slot(slot.shape, torch.float64, slot.combine) for name, slot in super().slots().items()}
+        return floating(super().slots())
 
     def totals(self, slots: Slots) -> Counts:
         labels = self.input.labels
