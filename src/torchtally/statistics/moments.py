@@ -201,7 +201,7 @@ class PairMoments(Statistic):
     def pour(self, slots: Slots) -> None:
         if slots.host is not None and slots.host[0]:
             waiting = slots.moments.new_tensor(slots.host)[:, None]
-            slots.moments.copy_(waiting if not slots.moments[0] else merged(slots.moments.clone(), waiting))
+            slots.moments.copy_(waiting if slots.moments.numpy()[0, 0] == 0 else merged(slots.moments.clone(), waiting))
             self.drain(slots.host)
 
     def update(self, slots: Slots, *normal: Any) -> None:
@@ -213,7 +213,7 @@ class PairMoments(Statistic):
                 self.add_block(slots.moments.numpy(), block)
                 return
             if not rows[0]:  # the lane goes on from the slot, and leaves it empty
-                rows[:] = slots.moments[:, 0].tolist()
+                rows[:] = slots.moments.numpy()[:, 0].tolist()
                 slots.moments.zero_()
             rows[:] = self.column(rows, block)
         elif len(normal[0]):

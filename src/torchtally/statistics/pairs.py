@@ -211,7 +211,7 @@ class DeviancePairs(Pairs):
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         _, (preds, target) = super().take(strict, *batch)
         if strict and host_visible(preds, target):
-            bad = int(self.outside(preds, target).sum())
+            bad = int(self.outside(preds, target).numpy().sum())
             if bad:
                 raise FaultError(f"{bad} pairs are impossible; expected {self.expected}. Check them, or power={self.power}.")
         return None, (preds, target)
