@@ -295,6 +295,9 @@ class WeightedConfusion(Confusion):
     def slots(self) -> dict[str, Slot]:
         return {"matrix": Slot((self._size, self._size), torch.float64)}
 
+    def lane(self) -> None:
+        return None
+
     def update(self, slots: Slots, *normal: Any) -> None:
         p, y, weight = normal
         if isinstance(p, np.ndarray):
