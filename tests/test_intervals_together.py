@@ -196,7 +196,7 @@ def test_classes_tasks_outputs_and_transforms():
 @pytest.mark.parametrize("replicates", [4, 100])
 def test_resampled_intervals_are_quantiles_of_the_resamples(replicates):
     metric = BootStrapper(c.BinaryAccuracy(), replicates, raw=True, seed=0)
-    metric.update(tensor([1, 0, 1, 1, 0, 0, 1]), tensor([1, 0, 0, 1, 1, 0, 1]))
+    metric.update(tensor([1, 0, 1, 1, 0, 0, 1] * 6), tensor([1, 0, 0, 1, 1, 0, 1] * 6))
     values = metric.compute()["raw"].double().numpy()
     for level in (0.5, 0.95):
         low, high = metric.interval(level)

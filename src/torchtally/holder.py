@@ -112,7 +112,7 @@ class Holder(Metric):
     def _batch_of(self, positional: Sequence[Any], given: dict[str, Any]) -> tuple[Any, ...]:
         """The arguments of an `update` that only feeds, in the order of `entries`."""
         by_name = {**dict(zip(taken_by(self), positional)), **given}
-        missing = sorted(required_of(type(self)) - by_name.keys())
+        missing = sorted(required_of(type(self)) - set(by_name))  # a set: Dynamo of torch 2.11 takes no keys from another
         if missing:
             raise ValueError(
                 f"{type(self).__name__}: update needs {missing} but was given {len(positional)} by position and {list(given)} by name."

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from . import distributed
-from .entries import taken_by
+from .entries import parameters_of, required_of, taken_by
 from .faults import Fault
 from .fetching import fetch_alone, leaves_named, over_ranks
 from .guard import guarded
@@ -74,6 +74,7 @@ class Metric(Unscripted, States):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__()
+        parameters_of(type(self)), required_of(type(self))  # looked up once before an update is traced, which would be traced again after the first
         self.__dict__.update(  # nn.Module.__setattr__ costs a microsecond and has nothing to do here
             options_of(type(self).__name__, kwargs),
             _forward_cache=None,

@@ -149,6 +149,18 @@ class Statistic:
         """Whether slots combine as a group, by `merge`, instead of each by itself."""
         return type(self).merge is not Statistic.merge
 
+    def update_groups(self, slots: Slots, place: Tensor, *normal: Any) -> None:
+        """Add row n to the totals `place[n]` of several, which lie along the first dimension of the slots; beyond them are rows of none.
+
+        Of statistics that merge, whose slots do not follow one by one from those of rows; see `groups`.
+        """
+        raise NotImplementedError
+
+    @property
+    def groups(self) -> bool:
+        """Whether it can do that."""
+        return type(self).update_groups is not Statistic.update_groups
+
     def totals(self, slots: Slots) -> Any:
         """What a formula sees."""
         return slots

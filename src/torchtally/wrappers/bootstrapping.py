@@ -15,11 +15,13 @@ from ..distributed import rank_of
 from ..formula import Formula
 from ..intervals import Intervals
 from ..pending import finished
-from ..statistic import Slot, Slots, Statistic
+from ..statistic import Slot, Slots, Statistic, recorded
 from ..valid import rows_at, rows_of
 from .abstract import WrapperMetric, checked_metric, given_to
+from .by_rows import ByRow, rows_in, sums_rows
+from .draws import times_drawn
 from .multioutput import stacked
-from .stacked import StackedFormula, by_row, rows_in
+from .stacked import StackedFormula
 
 MANY = 8
 """From so many replicates on it pays to weigh all rows for all of them at once."""
@@ -30,23 +32,33 @@ class Replicates(StackedFormula):
 
     def __init__(self, base: Formula, copies: int) -> None:
         super().__init__(base, copies)
+        self.__dict__["by_rows"] = ByRow(base)
 
-    def add(self, args: tuple[Any, ...], kwargs: dict[str, Any], times: np.ndarray) -> None:
+    by_rows: ByRow
+
+    def add(self, args: tuple[Any, ...], kwargs: dict[str, Any], times: Tensor) -> None:
         """Add a batch, row n `times[r, n]` times to replicate r."""
-        if self.ledger.on_cpu:
+        if self.ledger.on_cpu and not recorded(self.ledger.clock.ticks):
             self._share(args, kwargs)  # refuses impossible values
-        rows = self._by_row(args, kwargs)
+        batch = self._rows(args, kwargs)
         self.ledger.meet()
-        slots = self.ledger.views()[0]
-        weights = _sent(times.astype(np.float64), self.ledger.device)
+        slots, clock = self.ledger.views()[0], self.ledger.clock
+        weights, taken = times.double(), times.gt(0)
         with torch.no_grad():
+            logits = self.by_rows.logits(batch)
+            rows = self.by_rows.shares(batch, logits, clock)
             for i, name, here, slot in self.stacked.names:
-                x, into = rows[i][name], getattr(slots, here)
+                into = getattr(slots, here)
+                if name not in rows[i]:  # how batches of scores were read, of which this may be one
+                    if logits is not None:
+                        into.add_(taken.any(1) if name == "scored" else taken.any(1) & logits)
+                    continue
+                x = rows[i][name]
                 if slot.combine == "sum":
                     total = (weights @ x.reshape(len(x), -1).double()).view(into.shape)
                     into.add_(total if slot.dtype.is_floating_point else total.round_().to(slot.dtype))
-                else:
-                    chosen = torch.where(weights.gt(0).view(*weights.shape, *(1 for _ in slot.shape)), x, slot.neutral)
+                elif len(x):
+                    chosen = torch.where(taken.view(*taken.shape, *(1 for _ in slot.shape)), x, slot.neutral)
                     into.clamp_min_(chosen.amax(1)) if slot.combine == "max" else into.clamp_max_(chosen.amin(1))
         self.ledger.tick()
 
@@ -75,10 +87,12 @@ class Drawn(Formula):
     def __init__(self, copies: int, **kwargs: Any) -> None:
         super().__init__(RowsDrawn(copies), **kwargs)
 
-    def add(self, times: np.ndarray) -> None:
+    def add(self, times: Tensor) -> None:
         """Count the rows of a batch, row n `times[r, n]` times for replicate r."""
         self.ledger.meet()
-        self.ledger.views()[0].rows.add_(_sent(times.sum(1), self.ledger.device))
+        rows, device = times.sum(1), self.ledger.device
+        rows = rows.pin_memory().to(device, non_blocking=True) if rows.is_cpu and device.type == "cuda" else rows
+        self.ledger.views()[0].rows.add_(rows)
         self.ledger.tick()
 
     def value(self, slots: Slots) -> Tensor:
@@ -86,22 +100,17 @@ class Drawn(Formula):
         return rows > 0
 
 
-def _sent(x: np.ndarray, device: torch.device) -> Tensor:
-    """To the device, without waiting."""
-    found = torch.from_numpy(x)
-    return found.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else found
-
-
 class BootStrapper(WrapperMetric):
     """Mean, standard deviation, quantiles or all values of a metric over `num_bootstraps` resamples of the data.
 
     Each batch is resampled by rows: "poisson" takes every row as often as a Poisson number of mean 1 says, which over a stream is the bootstrap;
-    "multinomial" draws as many rows as there are, with replacement. The draws are the host's, from `seed` or `generator` (by default torch's
-    own), different on every rank; nothing waits for the device. The value is a dict of `"mean"`, `"std"`, `"quantile"` (one or several, along a
-    first dimension) and `"raw"`, as asked; of a collection, each is a dict. `forward` gives that of the batch. A replicate that has not taken any
-    row, as happens to "poisson" with little data, is in none but `"raw"`.
+    "multinomial" draws as many rows as there are, with replacement. The draws follow from `seed` (by default drawn from `generator`, or torch's
+    own), the rank, and the number of the update since the last reset, on any device alike; nothing waits for it. The value is a dict of `"mean"`,
+    `"std"`, `"quantile"` (one or several, along a first dimension) and `"raw"`, as asked; of a collection, each is a dict. `forward` gives that of
+    the batch. A replicate that has not taken any row, as happens to "poisson" with little data, is in none but `"raw"`.
 
-    From 8 replicates on, metrics that are sums over rows take all replicates in one pass, as a product with the matrix of draws.
+    From 8 replicates on, metrics that are sums over rows take all replicates in one pass, as a product with the matrix of draws; the update of
+    these can be compiled whole.
 
     >>> from torch import tensor
     >>> from torchtally.classification import MulticlassAccuracy
@@ -138,8 +147,7 @@ class BootStrapper(WrapperMetric):
         self.quantile = None if quantile is None else torch.as_tensor(quantile, dtype=torch.float64).tolist()
         self.sampling_strategy = sampling_strategy
         self.seed = int(torch.randint(1 << 62, (), generator=generator)) if seed is None else seed
-        self.__dict__["_draws"] = None
-        if by_row(base_metric) and num_bootstraps >= MANY:
+        if sums_rows(base_metric) and num_bootstraps >= MANY:
             self.replicates = Replicates(base_metric, num_bootstraps)
         else:
             empty = base_metric.clone()
@@ -147,8 +155,6 @@ class BootStrapper(WrapperMetric):
             self.metrics = nn.ModuleList([empty.clone() for _ in range(num_bootstraps)])
         self.drawn = Drawn(num_bootstraps).to(base_metric.device)
         self._hold()
-
-    _draws: np.random.Generator | None
 
     @property
     def _together_at_once(self) -> bool:
@@ -164,7 +170,7 @@ class BootStrapper(WrapperMetric):
         return plot_bootstrap(self, val, ax, labels)
 
     # ---- adding
-    def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any], number: Any = None) -> None:
         values = [*args, *kwargs.values()]
         if "valid" in kwargs:
             valid = kwargs.pop("valid")
@@ -173,51 +179,46 @@ class BootStrapper(WrapperMetric):
             assert isinstance(found, list)
             values = found
         args, kwargs = tuple(values[: len(args)]), dict(zip(kwargs, values[len(args) :]))
-        self._add(args, kwargs)
+        self._add(args, kwargs, self._number() if number is None else number)
 
-    def _add(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _add(self, args: tuple[Any, ...], kwargs: dict[str, Any], update: Any) -> None:
         values = [*args, *kwargs.values()]
         rows = next((len(x) for x in values if isinstance(x, list | tuple) or (isinstance(x, Tensor) and x.ndim)), None)
         if rows is None:
             raise ValueError("BootStrapper: no entry of the batch has rows; expected a tensor or list with one row a sample.")
-        times = self._times(rows)
         if self._together_at_once:
             m, positional, given = given_to(self.replicates, args, kwargs)
-            if rows_in([*positional, *given.values()]) == rows:
-                self.replicates.add(tuple(positional), given, times)
-                self.drawn.add(times)
-                return
-            raise ValueError(f"BootStrapper: the entries of the batch differ in rows; expected {rows} in each.")
+            if rows_in([*positional, *given.values()]) != rows:
+                raise ValueError(f"BootStrapper: the entries of the batch differ in rows; expected {rows} in each.")
+            drawn = self._times(rows, update, self.drawn.device)
+            self.replicates.add(tuple(positional), given, drawn)
+            self.drawn.add(drawn)
+            return
+        if torch.compiler.is_compiling():
+            raise ValueError("BootStrapper: rows of this metric must be picked by the host; update it outside of torch.compile.")
+        times = self._times(rows, update, torch.device("cpu"))
         calls = []
-        for m, drawn in zip(self.metrics, times):
-            places = np.repeat(np.arange(rows), drawn)
+        for m, taken in zip(self.metrics, times.numpy()):
+            places = np.repeat(np.arange(rows), taken)
             if len(places):
                 found = rows_at(torch.from_numpy(places), rows, values, "BootStrapper")
                 calls.append(given_to(m, tuple(found[: len(args)]), dict(zip(kwargs, found[len(args) :]))))
         update_all(calls)
         self.drawn.add(times)
 
-    def _drawing(self) -> np.random.Generator:
-        if self._draws is None:
-            self.__dict__["_draws"] = np.random.default_rng([self.seed, rank_of()])  # ranks must draw independently
-        assert self._draws is not None
-        return self._draws
+    def _number(self) -> Any:
+        """Of the update under way, from 1."""
+        return self.drawn.ledger.clock.now
 
-    def _times(self, rows: int) -> np.ndarray:
-        """How often each replicate takes each row: `(replicates, rows)`."""
-        draws = self._drawing()
-        if self.sampling_strategy == "poisson":
-            return draws.poisson(1.0, (self.num_bootstraps, rows))
-        return (
-            draws.multinomial(rows, np.full(rows, 1 / rows), self.num_bootstraps) if rows else np.zeros((self.num_bootstraps, 0), np.int64)
-        )
+    def _times(self, rows: int, update: Any, device: torch.device) -> Tensor:
+        """How often each replicate takes each row: `(replicates, rows)`. Ranks draw independently."""
+        return times_drawn(self.sampling_strategy, self.seed, rank_of(), update, self.num_bootstraps, rows, device)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What a bootstrap of this batch alone gives; the batch is also accumulated."""
         with self._held():
-            batch = self._scratch()
-            batch.__dict__["_draws"] = self._drawing()
-            batch._update_here(args, kwargs)
+            batch, number = self._scratch(), self._number()
+            batch._update_here(args, kwargs, number)
             for mine, theirs in zip(self._parts(), batch._parts()):
                 mine.merge_state(theirs)
             value = self._finish(finished(batch._later(None)()[0]))

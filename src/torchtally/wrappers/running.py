@@ -19,7 +19,8 @@ from ..ledger import ROOM, Ledger
 from ..statistic import Number, Slots, in_functorch, may_wait, recorded
 from ..together import Read
 from .abstract import Later, WrapperMetric, checked_metric, given_to, merged, merged_later
-from .stacked import Stacked, StackedFormula, stackable
+from .by_rows import stackable
+from .stacked import Stacked, StackedFormula
 
 
 class Recent:
@@ -200,6 +201,11 @@ class Running(WrapperMetric):
             self._update_here(args, kwargs)
 
     def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if torch.compiler.is_compiling() and "ring" not in self._modules:
+            raise ValueError(
+                f"{type(self).__name__}: the windows of this metric change places in Python; update it outside of torch.compile, "
+                "or put the metrics of a collection into windows of their own."
+            )
         next_place, positional, given = self._calls(args, kwargs)[0]
         if "valid" in kwargs:
             given = {**given, "valid": kwargs["valid"]}
