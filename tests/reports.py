@@ -57,7 +57,8 @@ def same(found: Any, right: Any, tolerance: float = 2e-6) -> bool:
         return type(found) is type(right) and found == right
     if not isinstance(found, int | float) or isinstance(found, bool):
         return False
-    return math.isnan(found) if math.isnan(right) else math.isclose(found, right, rel_tol=tolerance, abs_tol=tolerance)
+    least = 0.0 if 0 < abs(right) < tolerance else tolerance
+    return math.isnan(found) if math.isnan(right) else math.isclose(found, right, rel_tol=tolerance, abs_tol=least)
 
 
 def fed(metric: Any, *batches: tuple[Any, ...]) -> Any:

@@ -68,7 +68,7 @@ def check_all(faults: list[tuple[str, Fault]], values: Any) -> None:
     """Report what was wrong with values, by name. Waits for the device once, and only where there can be faults."""
     if not faults:
         return
-    here = [(name, f) for name, f in faults if f.count.is_cpu and int(f.count)]
+    here = [(name, f) for name, f in faults if f.count.is_cpu and f.count.numpy()]
     there = [(name, f) for name, f in faults if not f.count.is_cpu]
     found = here + there
     read = [int(x) for _, f in here for x in (f.count, f.first)]

@@ -446,7 +446,7 @@ class Ledger:
         if not self.strict[j]:
             return []
         slots = self.views()[len(self.keys) + j]
-        if self.on_cpu and not self.known and not any(getattr(slots, n) for n in self.counts[j]):
+        if self.on_cpu and not self.known and not any(getattr(slots, n).numpy() for n in self.counts[j]):
             return []
         found = self.inputs[j][0].faults(slots)
         if not self.known:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -253,7 +254,7 @@ class Drawn:
 def _kept(keep: Tensor, *tables: Tensor) -> list[list[Tensor]]:
     """The rows of tables of one shape with what stays, as a mask on the host says."""
     lengths = keep.sum(1).tolist()
-    place = keep.reshape(-1).nonzero().squeeze(1)
+    place = torch.from_numpy(np.flatnonzero(keep.numpy()))
     if tables[0].is_cuda:
         place = place.pin_memory().to(tables[0].device, non_blocking=True)
     elif not tables[0].is_cpu:

@@ -163,7 +163,7 @@ class AutoSamples(ScoreSamples):
         if not self._asks:
             return bool(self.input.logits and self.input.normalize)
         found = torch.cat([x.reshape(-1) for x in (*slots.outside, *(outside(scores) for scores, *_ in self._together(slots)))]).any()
-        return bool(found) if host_visible(found) else found
+        return bool(found.numpy()) if host_visible(found) else found
 
     def totals(self, slots: Slots) -> Curves | RoundedCurves:  # type: ignore[override]  # the same to those who read it
         held = _rows(self.lists(slots)[0])

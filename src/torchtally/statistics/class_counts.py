@@ -241,7 +241,7 @@ class Labels(Input):
             wrong |= best.isnan()
         if self.ignore is not None:
             wrong &= ~is_label(target, self.ignore)
-        if bool(wrong.any()):
+        if wrong.numpy().any():
             where = tuple(wrong.nonzero()[0].tolist())
             raise FaultError(f"target or preds is impossible at {where}; expected labels 0..{bound - 1} and scores without NaN. {_ADVICE}")
 

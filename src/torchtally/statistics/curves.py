@@ -157,7 +157,7 @@ class Curves:
         if self._kind.logits is not None or not self._kind.normalize:
             return bool(self._kind.logits and self._kind.normalize)
         found = outside(self._scores)
-        return bool(found) if host_visible(found) else found
+        return bool(found.numpy()) if host_visible(found) else found
 
     @cached_property
     def _rankable(self) -> Tensor:

@@ -136,7 +136,7 @@ class Scores(Input):
     def _on_host_slowly(self, strict: bool, preds: Tensor, target: Tensor) -> tuple[np.ndarray, np.ndarray, bool | None]:
         """The same where something is infinite, ignored or impossible."""
         scores, mark, bad, found = self._normal(preds[None], target[None])
-        if strict and bool(bad.any()):
+        if strict and bad.numpy().any():
             i, k = (int(x) for x in bad[0].nonzero()[0])
             y = self._rows(target, self.labels is not None and not self.exclusive)
             row = self._rows(preds, self.labels is not None)[i].tolist()
@@ -144,7 +144,8 @@ class Scores(Input):
                 f"target {int(y[i, k])} with scores {row} in row {i} is impossible; expected {self._expected}. "
                 "Pass ignore_index for a padding label."
             )
-        return scores.numpy(), mark.numpy(), None if found is None or not bool(mark.ge(0).any()) else bool(found)
+        marks = mark.numpy()
+        return scores.numpy(), marks, None if found is None or not (marks >= 0).any() else bool(found.numpy())
 
     def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
         if isinstance(pieces[0][0], np.ndarray):
