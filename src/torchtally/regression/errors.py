@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import Tensor
 
+from ..options import choice_of, count_of, flag_of
 from ..statistics.moments import Moments, PairMoments, Single, TargetRange
 from ..statistics.pairs import ErrorSums
 from ..weighing import Weighable
-from .options import choice_of, count_of, flag_of
 
 EPSILON = 1.17e-06
 """The least that a percentage is taken of."""
