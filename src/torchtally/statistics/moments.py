@@ -199,7 +199,7 @@ class PairMoments(Statistic):
     def pour(self, slots: Slots) -> None:
         if slots.host is not None and slots.host[0]:
             waiting = slots.moments.new_tensor(slots.host)[:, None]
-            slots.moments.copy_(waiting if not slots.moments[0] else merged(slots.moments.clone(), waiting))
+            slots.moments.copy_(waiting if not slots.moments.numpy()[0, 0] else merged(slots.moments.clone(), waiting))
             self.drain(slots.host)
 
     def update(self, slots: Slots, *normal: Any) -> None:
