@@ -77,6 +77,37 @@ def test_against_two_passes(case, dtype, sizes):
     np.testing.assert_allclose(float(found.mean_target), float(y.mean()), rtol=1e-12, atol=1e-13 * spread)
 
 
+@pytest.mark.parametrize("shape", [(9000, 3), (40, 300), (3, 20_000), (1, 5), (130, 64), (2, 2)])
+@pytest.mark.parametrize("layout", ["plain", "transposed", "strided"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_several_outputs(shape, layout, dtype):
+    """More pairs than outputs, and more outputs than pairs, which are worked on along the other side."""
+    rows, outputs = shape
+    g = torch.Generator().manual_seed(1)
+    t = torch.randn(rows, outputs, generator=g, dtype=torch.float64) + 1e4 * torch.arange(outputs)
+    p = t + 0.5 * torch.randn(rows, outputs, generator=g, dtype=torch.float64)
+    p, t = p.to(dtype), t.to(dtype)
+    if layout == "transposed":
+        p, t = p.T.contiguous().T, t.T.contiguous().T
+    elif layout == "strided":
+        p, t = torch.stack([p, p], 2)[..., 0], torch.stack([t, t], 2)[..., 0]
+    kept = p.clone(), t.clone()
+    metric, error = r.PearsonCorrCoef(num_outputs=outputs), r.MeanAbsoluteError(num_outputs=outputs)
+    half = rows // 2
+    for batch in ((p[:half], t[:half]), (p[half:], t[half:])):
+        metric.update(*batch)
+        error.update(*batch)
+    found = Moments(metric.metric_state["moments"])
+    x, y = (z.double().numpy().astype(np.longdouble) for z in (p, t))
+    a, b = x - x.mean(0), y - y.mean(0)
+    for got, want in ((found.preds, a * a), (found.target, b * b), (found.squared_error, (x - y) ** 2)):
+        np.testing.assert_allclose(got, want.sum(0).astype(float), rtol=1e-12, atol=1e-14)
+    scale = np.sqrt((a * a).sum(0) * (b * b).sum(0)).astype(float)
+    np.testing.assert_allclose((found.joint.numpy() - (a * b).sum(0).astype(float)) / (scale + 1e-300), 0, atol=1e-12)
+    np.testing.assert_allclose(error.set_dtype(torch.float64).compute(), abs(x - y).mean(0).astype(float), rtol=1e-12)
+    assert torch.equal(p, kept[0]) and torch.equal(t, kept[1])
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.int64])
 @pytest.mark.parametrize("n", [1, 2, 5000, N])
 def test_constants_deviate_by_nothing(n, dtype):

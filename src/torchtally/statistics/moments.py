@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..statistic import Input, Number, Piece, Slot, Slots, Statistic
-from .pairs import ONES, Block, Paired, Pairs, check_pair
+from .pairs import Block, Paired, Pairs, check_pair
 
 ROWS = 9
 """Of a table of moments: count; pivot of predictions and of targets; mean beyond the pivot of each; sum of squared deviations of each;
@@ -71,31 +71,31 @@ def merged(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _table_on_host(table: np.ndarray, block: Block) -> None:
-    rows, e = list(table), block.error
+    rows, e, n, each, total = list(table), block.error, block.count, block.each, block.total
     if rows[0][0] == 0:
-        rows[1], rows[2] = block.preds[0].copy(), block.target[0].copy()
-    p, t = block.preds - rows[1], block.target_beyond(rows[2])
-    mean_p, mean_t = p.mean(0), t.mean(0)
-    p -= mean_p
-    t -= mean_t
-    products = [np.einsum("ij,ij->j", x, y) for x, y in ((p, p), (t, t), (p, t), (e, e))]
-    table[:] = grown(rows, block.count, mean_p, mean_t, *products)
+        rows[1], rows[2] = ((x[:, 0] if block.across else x[0]).copy() for x in (block.preds, block.target))
+    p, t = block.preds - each(rows[1]), block.target_beyond(each(rows[2]))
+    mean_p, mean_t = total(p) / n, total(t) / n
+    p -= each(mean_p)
+    t -= each(mean_t)
+    products = [total(x * y) for x, y in ((p, p), (t, t), (p, t), (e, e))]
+    table[:] = grown(rows, n, mean_p, mean_t, *products)
 
 
-def _column_on_host(rows: list[float], block: Block) -> list[float]:
-    """The same for one output, whose table is a row of numbers."""
+def column_on_host(rows: list[float], block: Block, mass: float) -> list[float]:
+    """The same for one output, whose table is a row of numbers. `mass` is how much the pairs count in all: how many there are, or their weight."""
     e = block.error
-    ee = float(e.dot(e))
+    ee = float(block.times_weight(e).dot(e))
     found = None
     if rows[1] == rows[2]:
-        found = _by_errors(block.target_beyond(rows[2]) if rows[2] else block.target, e, ee)
+        found = _by_errors(block, block.target_beyond(rows[2]) if rows[2] else block.target, mass, ee)
     if found is None and rows[0] == 0:
         near_p, near_t = _near_mean(block.preds), _near_mean(block.target)
-        found = _by_errors(block.target - near_t, e, ee)
+        found = _by_errors(block, block.target - near_t, mass, ee)
         rows[1:3] = near_p if found is None else near_t, near_t
     if found is None:
-        found = _by_predictions(block.preds - rows[1], block.target - rows[2])
-    return grown(rows, block.count, *found, ee)
+        found = _by_predictions(block, block.preds - rows[1], block.target - rows[2], mass)
+    return grown(rows, mass, *found, ee)
 
 
 def _near_mean(x: np.ndarray) -> float:
@@ -107,36 +107,36 @@ LOSS = 1 / 256
 """What may be left of a sum of squares when the square of the mean is taken off: a loss of eight bits of 53."""
 
 
-def _by_errors(t: np.ndarray, e: np.ndarray, ee: float) -> tuple[float, float, float, float, float] | None:
+def _by_errors(block: Block, t: np.ndarray, mass: float, ee: float) -> tuple[float, float, float, float, float] | None:
     """Means of predictions and targets beyond a pivot of both, squared deviations and products, from targets and errors: the least work.
 
     None where that would lose too many digits: the pivot is far off, predictions hardly vary, or are far from the targets.
     """
-    n = len(t)
-    mean_t, mean_e, tt, by_t, by_et = _one_pass(t, e)
-    by_p = (ee - n * mean_e * mean_e) + 2 * by_et + by_t
+    mean_t, mean_e, tt, by_t, by_et = _one_pass(block, t, block.error, mass)
+    by_p = (ee - mass * mean_e * mean_e) + 2 * by_et + by_t
     if by_t > LOSS * tt and by_p > LOSS * (ee + tt):
         return mean_t + mean_e, mean_t, by_p, by_t, by_et + by_t
     return None
 
 
-def _by_predictions(p: np.ndarray, t: np.ndarray) -> tuple[float, float, float, float, float]:
+def _by_predictions(block: Block, p: np.ndarray, t: np.ndarray, mass: float) -> tuple[float, float, float, float, float]:
     """The same from predictions and targets, each beyond a pivot of its own."""
-    n, pp = len(t), float(p.dot(p))
-    mean_t, mean_p, tt, by_t, by_pt = _one_pass(t, p)
-    by_p = pp - n * mean_p * mean_p
+    pp = float(block.times_weight(p).dot(p))
+    mean_t, mean_p, tt, by_t, by_pt = _one_pass(block, t, p, mass)
+    by_p = pp - mass * mean_p * mean_p
     if by_t > LOSS * tt and by_p > LOSS * pp:
         return mean_p, mean_t, by_p, by_t, by_pt
-    mean_p, mean_t = float(p.mean()), float(t.mean())
+    mean_p, mean_t = (float(x.mean()) if not block.weighted else mean for x, mean in ((p, mean_p), (t, mean_t)))
     p, t = p - mean_p, t - mean_t
-    return mean_p, mean_t, float(p.dot(p)), float(t.dot(t)), float(p.dot(t))
+    weighed_p, weighed_t = block.times_weight(p), block.times_weight(t)
+    return mean_p, mean_t, float(weighed_p.dot(p)), float(weighed_t.dot(t)), float(weighed_p.dot(t))
 
 
-def _one_pass(t: np.ndarray, x: np.ndarray) -> tuple[float, float, float, float, float]:
+def _one_pass(block: Block, t: np.ndarray, x: np.ndarray, mass: float) -> tuple[float, float, float, float, float]:
     """Means of both, the sum of squares of the first, that of its deviations, and the products of the deviations of both."""
-    n, ones = len(t), ONES[: len(t)]
-    mean_t, mean_x, tt = float(t.dot(ones)) / n, float(x.dot(ones)) / n, float(t.dot(t))
-    return mean_t, mean_x, tt, tt - n * mean_t * mean_t, float(x.dot(t)) - n * mean_x * mean_t
+    weight, weighed = block.weight, block.times_weight(t)
+    mean_t, mean_x, tt = float(t.dot(weight)) / mass, float(x.dot(weight)) / mass, float(weighed.dot(t))
+    return mean_t, mean_x, tt, tt - mass * mean_t * mean_t, float(weighed.dot(x)) - mass * mean_x * mean_t
 
 
 def _table_on_device(table: Tensor, preds: Tensor, target: Tensor) -> Tensor:
@@ -186,38 +186,46 @@ class PairMoments(Statistic):
     def input(self) -> Pairs:  # type: ignore[override]
         return Pairs(self.outputs)
 
+    height: ClassVar[int] = ROWS
+
     def slots(self) -> dict[str, Slot]:
-        return {"moments": Slot((ROWS, self.outputs), torch.float64)}
+        return {"moments": Slot((self.height, self.outputs), torch.float64)}
 
     def lane(self) -> list[float] | None:
-        return [0.0] * ROWS if self.outputs == 1 else None
+        return [0.0] * self.height if self.outputs == 1 else None
 
     def drain(self, host: list[float]) -> dict[str, Number]:
-        host[:] = [0.0] * ROWS
+        host[:] = [0.0] * self.height
         return {}
 
     def pour(self, slots: Slots) -> None:
         if slots.host is not None and slots.host[0]:
             waiting = slots.moments.new_tensor(slots.host)[:, None]
-            slots.moments.copy_(waiting if not slots.moments.numpy()[0, 0] else merged(slots.moments.clone(), waiting))
+            slots.moments.copy_(waiting if slots.moments.numpy()[0, 0] == 0 else merged(slots.moments.clone(), waiting))
             self.drain(slots.host)
 
     def update(self, slots: Slots, *normal: Any) -> None:
         if len(normal) == 1:
-            block = normal[0]
+            block, rows = normal[0], slots.host
             if not block.count:
                 return
-            rows = slots.host
             if rows is None:
-                _table_on_host(slots.moments.numpy(), block)
+                self.add_block(slots.moments.numpy(), block)
                 return
             if not rows[0]:  # the lane goes on from the slot, and leaves it empty
-                rows[:] = slots.moments[:, 0].tolist()
+                rows[:] = slots.moments.numpy()[:, 0].tolist()
                 slots.moments.zero_()
-            rows[:] = _column_on_host(rows, block)
+            rows[:] = self.column(rows, block)
         elif len(normal[0]):
             # On a copy, so that autograd may keep what it needs.
-            slots.moments.copy_(_table_on_device(slots.moments.clone(), *normal))
+            slots.moments.copy_(self.added(slots.moments.clone(), *normal))
+
+    added: ClassVar[Callable[..., Tensor]] = staticmethod(_table_on_device)
+    add_block: ClassVar[Callable[..., None]] = staticmethod(_table_on_host)
+
+    @staticmethod
+    def column(rows: list[float], block: Block) -> list[float]:
+        return column_on_host(rows, block, block.count)
 
     def merge(self, slots: Slots, other: Slots) -> None:
         slots.moments.copy_(merged(slots.moments.clone(), other.moments))
@@ -261,18 +269,19 @@ class WideMoments(Statistic):
     height: ClassVar[int] = ROWS
     seen_as: ClassVar[type[Moments]] = Moments
     added: ClassVar[Callable[..., Tensor]] = staticmethod(_table_on_device)
+    add_block: ClassVar[Callable[..., None]] = staticmethod(_table_on_host)
 
     def update(self, slots: Slots, *normal: Any) -> None:
-        count, outputs = (normal[0].error if len(normal) == 1 else normal[0]).shape
+        block = normal[0] if len(normal) == 1 else None
+        (count, outputs), device = ((block.count, block.outputs), None) if block else (normal[0].shape, normal[0].device)
         rows = slots.rows
-        device = None if len(normal) == 1 else normal[0].device
         table = torch.zeros(self.height, outputs, dtype=torch.float64, device=device)
         if rows and rows[-1].shape[1] == self.height * outputs:
             table = rows.pop().view(self.height, outputs).clone()
         if not count:
             pass  # all that is known is how many outputs there are
-        elif len(normal) == 1:
-            _table_on_host(table.numpy(), normal[0])
+        elif block:
+            self.add_block(table.numpy(), block)
         else:
             table = self.added(table, *normal)
         rows.append(table.view(1, -1))
@@ -334,7 +343,15 @@ class TargetRange(Statistic):
         return {"least": Slot(shape, torch.float64, "min"), "most": Slot(shape, torch.float64, "max")}
 
     def update(self, slots: Slots, *normal: Any) -> None:
-        target = torch.from_numpy(normal[0].target) if len(normal) == 1 else normal[1]
-        if len(target):
-            slots.least.copy_(torch.minimum(slots.least.clone(), target.amin(0)))
-            slots.most.copy_(torch.maximum(slots.most.clone(), target.amax(0)))
+        block = normal[0] if len(normal) == 1 else None
+        target = torch.from_numpy(block.target) if block else normal[1]
+        pairs = 1 if block and block.across else 0  # the dimension along which they lie
+        if target.shape[pairs]:
+            least, most = self._ends(target, *([torch.from_numpy(block.weight)] if block and block.weighted else normal[2:]))
+            slots.least.copy_(torch.minimum(slots.least.clone(), least.amin(pairs)))
+            slots.most.copy_(torch.maximum(slots.most.clone(), most.amax(pairs)))
+
+    @staticmethod
+    def _ends(target: Tensor, *weight: Tensor) -> tuple[Tensor, Tensor]:
+        """What is looked through for the smallest and for the largest."""
+        return target, target

@@ -52,42 +52,81 @@ def array_of(x: Tensor) -> np.ndarray:
 
 
 class Block:
-    """Up to `BLOCK` pairs on the host, in float64, and what each is off by: `(n,)`, or `(n, outputs)`."""
+    """Up to `BLOCK` pairs on the host, in float64, and what each is off by: `(n,)`.
 
-    def __init__(self, preds: np.ndarray, target: np.ndarray) -> None:
-        self._given = preds, target
-        self.preds = preds.astype(np.float64, copy=False)
-        self._target: np.ndarray | None = target.astype(np.float64, copy=False)
-        self.error = self.preds - self._target
+    Of several outputs `(outputs, n)`, or `(n, outputs)` if there are more outputs than pairs: loops are fast along the longer.
+    """
+
+    def __init__(self, preds: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None) -> None:
         self.count = len(preds)
+        self.outputs = 1 if preds.ndim == 1 else preds.shape[1]
+        self.across = 1 < self.outputs < self.count
+        self._given = target.T if self.across else target
+        self.preds = _in_double(preds.T if self.across else preds)
+        self._target: np.ndarray | None = _in_double(self._given)
+        self.error = self.preds - self._target
+        self.weighted = weight is not None
+        self.weight = ONES[: self.count] if weight is None else _in_double(weight.T if self.across else weight)
 
     @property
     def target(self) -> np.ndarray:
         if self._target is None:
-            self._target = self._given[1].astype(np.float64, copy=False)
+            self._target = _in_double(self._given)
         return self._target
 
     def target_beyond(self, pivot: Any) -> np.ndarray:
         """Targets relative to a pivot, where they were, if that is no memory of the caller's: the cache is small."""
         target, self._target = self.target, None
-        return np.subtract(target, pivot, out=None if target is self._given[1] else target)
+        return np.subtract(target, pivot, out=target if target.flags.owndata else None)
+
+    def part(self, which: np.ndarray) -> Block:
+        """Some of the pairs of one output."""
+        return Block(self.preds[which], self.target[which], self.weight[which])
+
+    def total(self, x: np.ndarray) -> Any:
+        """The sum over the pairs, of each output."""
+        ones = ONES[: self.count]
+        return x.dot(ones) if self.across else ones.dot(x)
+
+    def times_weight(self, x: np.ndarray) -> np.ndarray:
+        return x * self.weight if self.weighted else x
+
+    def each(self, x: Any) -> Any:
+        """A number of each output, for all of its pairs."""
+        return x[:, None] if self.across else x
+
+    def weighed(self, x: np.ndarray) -> Any:
+        """The weighted sum over the pairs, of each output; what has no weight has no say."""
+        found = self._weighed(x)
+        if not np.isfinite(found).all():
+            found = self._weighed(np.where(self.weight > 0, x, 0.0))
+        return found
+
+    def _weighed(self, x: np.ndarray) -> Any:
+        return x.dot(self.weight) if x.ndim == 1 else self.total(x * self.weight)
+
+
+def _in_double(x: np.ndarray) -> np.ndarray:
+    return x.astype(np.float64, order="C", copy=False)
 
 
 class HostPairs:
-    """Pairs on the host, of any number."""
+    """Pairs on the host, of any number, with weights or without."""
 
-    def __init__(self, preds: Tensor, target: Tensor) -> None:
-        self.preds, self.target = preds, target
+    def __init__(self, preds: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
+        self.preds, self.target, self.weight = preds, target, weight
 
     def blocks(self) -> Iterable[Block]:
         """All of them; one empty block of none."""
-        preds, target = array_of(self.preds), array_of(self.target)
-        size = preds.size
+        arrays = [array_of(self.preds), array_of(self.target)]
+        if self.weight is not None:
+            arrays.append(array_of(self.weight))
+        size = arrays[0].size
         if size <= BLOCK:
-            return (Block(preds, target),)
-        length = len(preds)
+            return (Block(*arrays),)
+        length = len(arrays[0])
         rows = max(1, BLOCK * length // size)
-        return (Block(preds[start : start + rows], target[start : start + rows]) for start in range(0, length, rows))
+        return (Block(*(x[start : start + rows] for x in arrays)) for start in range(0, length, rows))
 
 
 @np.errstate(all="ignore")  # at half the price of a with statement
@@ -259,12 +298,12 @@ class ErrorSums(Statistic):
             block = normal[0]
             found = self._on_host(block)
             if slots.host is not None:
-                slots.host[0] += found
-                slots.host[1] += block.count
+                slots.host[0] += float(found[0])
+                slots.host[1] += found[1]
             else:
                 total, count = slots.total.numpy(), slots.count.numpy()
-                total += found
-                count += block.count
+                total += found[0]
+                count += found[1]
             return
         preds, target = normal[:2]
         errors = ERRORS[self.error](preds, target, self.parameter)
@@ -274,9 +313,12 @@ class ErrorSums(Statistic):
             slots.count.sub_(normal[2].sum())
         slots.total.add_(errors.sum(0))
 
-    def _on_host(self, block: Block) -> Any:
+    def _on_host(self, block: Block) -> tuple[Any, Any]:
+        return block.total(self._errors(block)), block.count
+
+    def _errors(self, block: Block) -> np.ndarray:
         if self.error == "absolute":
-            size = np.abs(block.error)
-            return float(size.dot(ONES[: block.count])) if size.ndim == 1 else size.sum(0)
-        found = ERRORS[self.error](torch.from_numpy(block.preds), torch.from_numpy(block.target), self.parameter).sum(0)
-        return float(found.numpy()) if found.ndim == 0 else found.numpy()
+            return np.abs(block.error)
+        if self.error == "squared":
+            return np.square(block.error)
+        return ERRORS[self.error](torch.from_numpy(block.preds), torch.from_numpy(block.target), self.parameter).numpy()

@@ -8,12 +8,13 @@ from functools import cached_property
 from math import inf
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ..statistic import Piece, Slot, Slots
-from .moments import ROWS, Columns, Moments, PairMoments, TargetRange, WideMoments, grown, merged
-from .pairs import Pairs
+from ..statistic import Piece, Slots, host_visible
+from .moments import ROWS, Columns, Moments, PairMoments, TargetRange, WideMoments, column_on_host, grown
+from .pairs import Block, HostPairs, Pairs
 from .weighted_pairs import WeightedPairs
 from .weights import like, possible
 
@@ -44,6 +45,28 @@ def _added(table: Tensor, preds: Tensor, target: Tensor, weight: Tensor) -> Tens
     return torch.where(mass == 0, table, torch.stack([*rows, table[ROWS] + live.sum(0), table[ROWS + 1] + weight.square().sum(0)]))
 
 
+def _add_block(table: np.ndarray, block: Block) -> None:
+    """The same on the host, in place."""
+    rows, w, each, total = list(table[:ROWS]), block.weight, block.each, block.total
+    live, mass = w > 0, total(w)
+    if not np.any(mass):
+        return
+    if (rows[0] == 0).any():
+        first = np.expand_dims(live.argmax(int(block.across)), int(block.across))
+        for i, x in enumerate((block.preds, block.target), 1):
+            rows[i] = np.where(rows[0] == 0, np.take_along_axis(x, first, int(block.across)).reshape(-1), rows[i])
+    p, t, e = block.preds - each(rows[1]), block.target_beyond(each(rows[2])), block.error
+    if not live.all():
+        p, t, e = (np.where(live, x, 0.0) for x in (p, t, e))
+    some = np.where(mass == 0, 1.0, mass)
+    mean_p, mean_t = total(p * w) / some, total(t * w) / some
+    p -= each(mean_p)
+    t -= each(mean_t)
+    products = [total(x * w * y) for x, y in ((p, p), (t, t), (p, t), (e, e))]
+    more = grown(rows, some, mean_p, mean_t, *products), table[ROWS] + total(live.astype(np.float64)), table[ROWS + 1] + total(w * w)
+    table[:] = np.where(mass == 0, table, np.stack([*more[0], *more[1:]]))
+
+
 @dataclass(frozen=True)
 class WeightedPairMoments(PairMoments):
     """Weight, means, squared deviations and their products of predictions and targets, and squared errors, per output."""
@@ -52,18 +75,19 @@ class WeightedPairMoments(PairMoments):
     def input(self) -> Pairs:  # type: ignore[override]
         return WeightedPairs(self.outputs)
 
-    def slots(self) -> dict[str, Slot]:
-        return {"moments": Slot((HEIGHT, self.outputs), torch.float64)}
+    height = HEIGHT
+    added = staticmethod(_added)
+    add_block = staticmethod(_add_block)
 
-    def lane(self) -> None:
-        return None
-
-    def update(self, slots: Slots, *normal: Any) -> None:
-        if len(normal[0]):
-            slots.moments.copy_(_added(slots.moments.clone(), *normal))
-
-    def merge(self, slots: Slots, other: Slots) -> None:
-        slots.moments.copy_(merged(slots.moments.clone(), other.moments))
+    @staticmethod
+    def column(rows: list[float], block: Block) -> list[float]:
+        pairs = int(np.count_nonzero(block.weight))
+        if pairs < block.count:
+            block = block.part(block.weight > 0)  # whatever the others are: NaN, too
+        if not pairs:
+            return rows
+        mass = float(block.total(block.weight))
+        return [*column_on_host(rows[:ROWS], block, mass), rows[ROWS] + pairs, rows[ROWS + 1] + float(block.weight.dot(block.weight))]
 
     def totals(self, slots: Slots) -> Moments:
         return WeightedMoments(slots.moments)
@@ -80,7 +104,10 @@ class WeightedColumns(Columns):
 
     def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
         ((preds, target, weight),) = pieces
-        return preds.double(), target.double(), weight.double().where(possible(weight), 0.0)
+        weight = weight.double().where(possible(weight), 0.0)
+        if host_visible(preds, target, weight):
+            return (HostPairs(preds, target, weight),)
+        return preds.double(), target.double(), weight
 
 
 @dataclass(frozen=True)
@@ -91,6 +118,7 @@ class WeightedWideMoments(WideMoments):
     height = HEIGHT
     seen_as = WeightedMoments
     added = staticmethod(_added)
+    add_block = staticmethod(_add_block)
 
 
 @dataclass(frozen=True)
@@ -101,9 +129,7 @@ class WeightedTargetRange(TargetRange):
     def input(self) -> Pairs:  # type: ignore[override]
         return WeightedPairs(self.outputs)
 
-    def update(self, slots: Slots, *normal: Any) -> None:
-        _, target, weight = normal
-        if len(target):
-            live = weight > 0
-            slots.least.copy_(torch.minimum(slots.least.clone(), target.where(live, inf).amin(0)))
-            slots.most.copy_(torch.maximum(slots.most.clone(), target.where(live, -inf).amax(0)))
+    @staticmethod
+    def _ends(target: Tensor, *weight: Tensor) -> tuple[Tensor, Tensor]:
+        live = weight[0] > 0
+        return target.where(live, inf), target.where(live, -inf)

@@ -8,20 +8,21 @@ from typing import Any
 
 import torch
 
-from ..statistic import Piece, Slot, Slots
-from .pairs import ERRORS, DeviancePairs, ErrorSums, HostPairs, Pairs, check_pair
+from ..statistic import Piece, Slot, Slots, host_visible
+from .pairs import ERRORS, Block, DeviancePairs, ErrorSums, HostPairs, Pairs, check_pair
 from .weights import Weighed, like, of_device, taken
 
 
 @dataclass(frozen=True)
 class WeightedPairs(Weighed, Pairs):
-    """Predictions, targets and weights of one shape, in float64."""
+    """Predictions, targets and weights of one shape: `HostPairs` with weights, or three device tensors in float64."""
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         preds, target, weight = (*batch, None)[:3]
-        check_pair(preds, target)
         key, piece = super().take(strict, preds, target)
-        given = like(weight, target).reshape(piece[1].shape)
+        given = like(weight, target)
+        if given.shape != piece[1].shape:
+            given = given.reshape(piece[1].shape)
         weight = taken(strict, given)
         if key is not None and weight is given:
             weight = weight.clone()
@@ -29,10 +30,14 @@ class WeightedPairs(Weighed, Pairs):
 
     def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
         normal = super().settle(slots, [piece[:-1] for piece in pieces], first)
-        preds, target = (normal[0].preds.double(), normal[0].target.double()) if isinstance(normal[0], HostPairs) else normal[:2]
+        weight = pieces[0][-1] if len(pieces) == 1 else torch.cat([piece[-1] for piece in pieces])
+        if isinstance(normal[0], HostPairs):
+            pairs = normal[0]
+            if host_visible(weight):  # and looked at when it was taken
+                return (HostPairs(pairs.preds, pairs.target, weight),)
+            normal = pairs.preds.double(), pairs.target.double()
         live = ~normal[2] if len(normal) == 3 else None  # but for pairs that are impossible
-        weight = torch.cat([piece[-1] for piece in pieces])
-        return preds, target, of_device(slots, weight, live, len(pieces), first)
+        return *normal[:2], of_device(slots, weight, live, len(pieces), first)
 
 
 @dataclass(frozen=True)
@@ -60,10 +65,13 @@ class WeightedErrorSums(ErrorSums):
         shape = () if self.outputs == 1 else (self.outputs,)
         return {"total": Slot(shape, torch.float64), "count": Slot(shape, torch.float64)}
 
-    def lane(self) -> None:
-        return None
+    def _on_host(self, block: Block) -> tuple[Any, Any]:
+        return block.weighed(self._errors(block)), block.total(block.weight)
 
     def update(self, slots: Slots, *normal: Any) -> None:
+        if len(normal) == 1:
+            super().update(slots, *normal)
+            return
         preds, target, weight = normal
         errors = ERRORS[self.error](preds, target, self.parameter).where(weight > 0, 0.0)
         slots.total.add_((errors * weight).sum(0))

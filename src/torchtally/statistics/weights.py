@@ -79,13 +79,15 @@ def possible(weight: Any) -> Any:
 
 def taken(strict: bool, weight: Tensor) -> Tensor:
     """Weights in float64: on the host in memory of their own, checked; as they are where only a device knows them."""
-    weight = weight.to(torch.float64)
-    return torch.from_numpy(of_host(strict, weight.numpy(), None)) if host_visible(weight) else weight
+    cast = weight.to(torch.float64)
+    return torch.from_numpy(of_host(strict, cast.numpy(), None, cast is not weight)) if host_visible(cast) else cast
 
 
-def of_host(strict: bool, weight: np.ndarray, live: np.ndarray | None) -> np.ndarray:
-    """Weights in memory of their own, checked where elements are live (None: all) and 0 where they are not."""
-    array = np.array(weight)
+def of_host(strict: bool, weight: np.ndarray, live: np.ndarray | None, own: bool = False) -> np.ndarray:
+    """Weights in memory of their own (as they are, if it is that), checked where elements are live (None: all) and 0 where they are not."""
+    array = weight if own else np.array(weight)
+    if live is None and array.size and array.min() >= 0 and array.max() < inf:
+        return array
     usable = possible(array)
     if live is not None:
         usable |= ~live
