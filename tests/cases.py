@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from random_configurations import RATES
 from torch import Tensor
 
 import torchtally as tt
@@ -80,17 +81,7 @@ def multilabel_images(n: int, g: torch.Generator) -> Batch:
 def _rates() -> list[Case]:
     """The rates of every task in all their forms."""
     found = []
-    for name in (
-        "Accuracy",
-        "Precision",
-        "Recall",
-        "F1Score",
-        "FBetaScore",
-        "Specificity",
-        "NegativePredictiveValue",
-        "HammingDistance",
-        "StatScores",
-    ):
+    for name in (*RATES, "StatScores"):
         extra = {"beta": 2.0} if name == "FBetaScore" else {}
         binary, multiclass, many = (getattr(c, task + name) for task in ("Binary", "Multiclass", "Multilabel"))
 

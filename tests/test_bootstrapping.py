@@ -195,7 +195,16 @@ def test_vectors_one_replicate_and_valid_rows():
 
 
 @pytest.mark.parametrize(
-    "options", [{"num_bootstraps": 0}, {"sampling_strategy": "jackknife"}, {"seed": 1, "generator": torch.Generator()}, {"base_metric": 3}]
+    "options",
+    [
+        {"num_bootstraps": 0},
+        {"num_bootstraps": True},
+        {"mean": "no"},
+        {"quantile": [0.5, 1.5]},
+        {"sampling_strategy": "jackknife"},
+        {"seed": 1, "generator": torch.Generator()},
+        {"base_metric": 3},
+    ],
 )
 def test_wrong_arguments_say_what_was_expected(options):
     with pytest.raises(ValueError, match="expected"):

@@ -386,6 +386,9 @@ def test_rows_with_nan_do_not_count_for_their_output():
     assert wide.compute().tolist() == [0.0, 2.0]
     with pytest.raises(ValueError, match="expected 3 outputs"):
         metric.update(preds[:, :2], target[:, :2])
+    for wrong in ({"num_outputs": 0}, {"num_outputs": True}, {"remove_nans": 1}, {"squeeze_outputs": None}):
+        with pytest.raises(ValueError, match="expected"):
+            tt.MultioutputWrapper(tt.MeanSquaredError(), **{"num_outputs": 2, **wrong})
 
 
 @pytest.mark.parametrize("make", [tt.MeanAbsoluteError, tt.PearsonCorrCoef, tt.R2Score, c.BinaryAccuracy, tt.MaxMetric, c.BinaryAUROC, MeanError])

@@ -36,6 +36,11 @@ from .together import Read, Together, peers_of
 from .valid import rows_of, valid_part
 
 
+def check_member(name: str, metric: Any) -> None:
+    if not isinstance(metric, nn.Module) or not hasattr(metric, "update") or not hasattr(metric, "compute"):
+        raise ValueError(f"MetricCollection: member {name!r} is {metric!r}; expected a metric or a collection.")
+
+
 class MetricCollection(Unscripted, NamedMetrics):
     """Metrics by name, updated, computed, reset and moved together.
 
@@ -89,8 +94,7 @@ class MetricCollection(Unscripted, NamedMetrics):
         new: dict[str, Metric] = {}
         around: dict[str, Affixes] = {}
         for name, metric, affixes in members:
-            if not isinstance(metric, nn.Module) or not hasattr(metric, "update") or not hasattr(metric, "compute"):
-                raise ValueError(f"MetricCollection: member {name!r} is {metric!r}; expected a metric or a collection.")
+            check_member(name, metric)
             if name in self._modules or name in new:
                 raise ValueError(
                     f"MetricCollection: two metrics are named {name!r}. Give them names: MetricCollection({{'a': …, 'b': …}})."
@@ -510,8 +514,37 @@ class MetricCollection(Unscripted, NamedMetrics):
         super().__setstate__(state)
         self._adopt()
 
+    @guarded
     def __setitem__(self, name: str, metric: Metric) -> None:
-        gone = self._modules.pop(name, None)
-        if isinstance(gone, Metric):
-            gone.__dict__["_collection"] = None
+        check_member(name, metric)
+        order = list(self._modules)
+        if name in order:
+            self.pop(name)
         self._put([(name, metric, ("", ""))])
+        for n in order[order.index(name) + 1 :] if name in order else ():  # a new metric takes the old one's place
+            self._modules[n] = self._modules.pop(n)
+
+    @guarded
+    def pop(self, name: str) -> Any:
+        """Take a metric out. It keeps what it has seen."""
+        gone = self[name]
+        base = next(n for n in self._modules if name in (n, self._name(n)))
+        del self._modules[base]
+        self._around.pop(base, None)
+        if not any(gone is m for m in self._modules.values()):
+            if isinstance(gone, Formula) and gone.ledger is self.ledger:
+                gone._leave()
+            for m in gone.modules():
+                if isinstance(m, Metric):
+                    m.__dict__.update(_guard=gone._guard if m is not gone else Guard(), _collection=None)
+        self._arrange()
+        self._adopt()
+        return gone
+
+    def __delitem__(self, name: str) -> None:
+        self.pop(name)
+
+    def clear(self) -> None:
+        """Take all metrics out."""
+        for name in list(self._modules):
+            self.pop(name)

@@ -52,7 +52,7 @@ class Metric(Unscripted, States):
     compute_with_cache: bool
     timeout: float | None
     _forward_cache: Any
-    spread: bool = False
+    _names_values: bool = False
     """Whether a collection puts this metric's name before the names inside its value, whatever the others are called."""
     _untaken: tuple[str, ...] = ()
     """Parameters of `update` that the metric, made as it is, has no use for."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from .options import affix_of
+
 if TYPE_CHECKING:
     from .metric import Metric
 
@@ -24,9 +26,8 @@ class NamedMetrics(nn.Module):
 
     def __init__(self, prefix: str | None, postfix: str | None) -> None:
         super().__init__()
-        for name, x in (("prefix", prefix), ("postfix", postfix)):
-            if x is not None and not isinstance(x, str):
-                raise ValueError(f"MetricCollection: {name} is {x!r}; expected a string or None.")
+        for option, x in (("prefix", prefix), ("postfix", postfix)):
+            affix_of("MetricCollection", option, x)
         self.__dict__.update(prefix=prefix, postfix=postfix, _around={})
 
     def _name(self, name: str) -> str:

@@ -115,10 +115,7 @@ class MatthewsCorrCoef(ClassificationTask):
 
     tasks = {"binary": BinaryMatthewsCorrCoef, "multiclass": MulticlassMatthewsCorrCoef, "multilabel": MultilabelMatthewsCorrCoef}
     defaults = {}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("threshold", "num_classes", "num_labels", "ignore_index", "validate_args")
+    order = ("threshold", "num_classes", "num_labels", "ignore_index", "validate_args")
 
 
 def kappa(hit: Tensor, predicted: Tensor, actual: Tensor, negative: Tensor) -> Tensor:
@@ -208,7 +205,4 @@ class CohenKappa(ClassificationTask):
 
     tasks = {"binary": BinaryCohenKappa, "multiclass": MulticlassCohenKappa}
     defaults = {}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("threshold", "num_classes", "weights", "ignore_index", "validate_args")
+    order = ("threshold", "num_classes", "weights", "ignore_index", "validate_args")

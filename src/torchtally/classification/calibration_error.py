@@ -114,7 +114,4 @@ class CalibrationError(ClassificationTask):
 
     tasks = {"binary": BinaryCalibrationError, "multiclass": MulticlassCalibrationError}
     defaults = {}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("n_bins", "norm", "num_classes", "ignore_index", "validate_args")
+    order = ("n_bins", "norm", "num_classes", "ignore_index", "validate_args")

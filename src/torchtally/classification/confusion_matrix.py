@@ -162,7 +162,4 @@ class ConfusionMatrix(ClassificationTask):
 
     tasks = {"binary": BinaryConfusionMatrix, "multiclass": MulticlassConfusionMatrix, "multilabel": MultilabelConfusionMatrix}
     defaults = {}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("threshold", "num_classes", "num_labels", "normalize", "ignore_index", "validate_args")
+    order = ("threshold", "num_classes", "num_labels", "normalize", "ignore_index", "validate_args")

@@ -99,7 +99,4 @@ class ExactMatch(ClassificationTask):
 
     tasks = {"multiclass": MulticlassExactMatch, "multilabel": MultilabelExactMatch}
     defaults = {}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("threshold", "num_classes", "num_labels", "multidim_average", "ignore_index", "validate_args")
+    order = ("threshold", "num_classes", "num_labels", "multidim_average", "ignore_index", "validate_args")

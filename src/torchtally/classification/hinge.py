@@ -93,7 +93,4 @@ class HingeLoss(ClassificationTask):
 
     tasks = {"binary": BinaryHingeLoss, "multiclass": MulticlassHingeLoss}
     defaults = {}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("num_classes", "squared", "multiclass_mode", "ignore_index", "validate_args")
+    order = ("num_classes", "squared", "multiclass_mode", "ignore_index", "validate_args")

@@ -100,7 +100,17 @@ class ClassificationTask(Metric):
     tasks: ClassVar[dict[str, type[Metric]]]
     defaults: ClassVar[dict[str, Any]] = {"average": "micro"}
 
-    _ALL = ("threshold", "num_classes", "num_labels", "average", "multidim_average", "top_k", "ignore_index", "validate_args")
+    order: ClassVar[tuple[str, ...]] = (
+        "threshold",
+        "num_classes",
+        "num_labels",
+        "average",
+        "multidim_average",
+        "top_k",
+        "ignore_index",
+        "validate_args",
+    )
+    """Positional arguments after `task`."""
 
     def __new__(cls, task: str | None = None, *args: Any, **options: Any) -> Any:
         if "tasks" not in cls.__dict__:
@@ -111,16 +121,10 @@ class ClassificationTask(Metric):
             raise ValueError(f"{cls.__name__}: task is {task!r}; expected one of {list(cls.tasks)}.")
         made = cls.tasks[task]
         takes = inspect.signature(made.__init__).parameters
-        order = [p for p in cls._order() if p != "task"]
-        if len(args) > len(order):
-            raise TypeError(f"{cls.__name__} takes at most {len(order) + 1} positional arguments; {len(args) + 1} were given.")
-        given = {**cls.defaults, **dict(zip(order, args)), **options}
+        if len(args) > len(cls.order):
+            raise TypeError(f"{cls.__name__} takes at most {len(cls.order) + 1} positional arguments; {len(args) + 1} were given.")
+        given = {**cls.defaults, **dict(zip(cls.order, args)), **options}
         for needed, of in (("num_classes", "multiclass"), ("num_labels", "multilabel")):
             if task == of and needed in takes and takes[needed].default is inspect.Parameter.empty and given.get(needed) is None:
                 raise ValueError(f"{cls.__name__}: task is {task!r} but {needed} is missing; expected an integer.")
-        return made(**{k: v for k, v in given.items() if k in takes or k not in (*cls._order(), "from_logits")})
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        """Positional arguments after `task`."""
-        return cls._ALL
+        return made(**{k: v for k, v in given.items() if k in takes or k not in (*cls.order, "from_logits")})

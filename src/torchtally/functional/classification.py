@@ -50,7 +50,7 @@ def _fill(space: dict[str, Any]) -> list[str]:
             made[task] = space[f"{task}_{short}"] = one_shot(cls, f"{task}_{short}", order, **defaults)
             names.append(f"{task}_{short}")
         front_defaults = {"average": None} if short == "logauc" else front.defaults
-        space[short] = by_task(short, made, front_defaults, _FRONT_ORDERS.get(short, (*front._order(), "zero_division")))
+        space[short] = by_task(short, made, front_defaults, _FRONT_ORDERS.get(short, (*front.order, "zero_division")))
         names.append(short)
     return names
 

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..options import choice_of, count_of, flag_of
 from ..statistics.moments import Moments, PairMoments, Single
 from ..statistics.ranks import KendallCounts, PairSamples, Ranked
 from .errors import PairMetric
-from .options import choice_of, count_of, flag_of
 
 
 class PearsonCorrCoef(PairMetric):

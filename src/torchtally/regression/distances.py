@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from ..formula import feeds
+from ..options import choice_of, count_of, flag_of
 from ..statistics.moments import Moments, PairMoments
 from ..statistics.pairs import ErrorSums
 from ..statistics.rows import EventCounts, RowScores
 from ..weighing import Weighable
 from .errors import PairMetric
-from .options import REDUCTION, choice_of, count_of, flag_of
+
+REDUCTION = ("mean", "sum", "none", None)
 
 
 class MinkowskiDistance(Weighable):

@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import Tensor
 
+from ..options import choice_of, count_of, flag_of
 from ..statistics.moments import Moments, PairMoments, Single, TargetRange
 from ..statistics.pairs import ErrorSums
 from ..weighing import Weighable
-from .options import choice_of, count_of, flag_of
 
 EPSILON = 1.17e-06
 """The least that a percentage is taken of."""
@@ -21,6 +21,13 @@ class PairMetric(Weighable):
     is_differentiable: bool | None = True
     higher_is_better: bool | None = False
     plot_lower_bound: float | None = 0.0
+
+
+class MeanError(PairMetric):
+    """The mean of what `ErrorSums`, the first of its statistics, adds up; NaN without data."""
+
+    def value(self, sums: Any, *_: Any) -> Tensor:
+        return sums.total / sums.count
 
 
 class MeanSquaredError(PairMetric):
@@ -44,7 +51,7 @@ class MeanSquaredError(PairMetric):
         return mean if self.squared else mean.sqrt()
 
 
-class MeanAbsoluteError(PairMetric):
+class MeanAbsoluteError(MeanError):
     """Mean of the absolute differences. 0 is best; NaN without data.
 
     `preds` and `target` have any one shape, or `(N, num_outputs)` for a value per column.
@@ -59,11 +66,8 @@ class MeanAbsoluteError(PairMetric):
         super().__init__(ErrorSums("absolute", outputs=num_outputs), **kwargs)
         self.num_outputs = num_outputs
 
-    def value(self, sums: Any) -> Tensor:
-        return sums.total / sums.count
 
-
-class MeanAbsolutePercentageError(PairMetric):
+class MeanAbsolutePercentageError(MeanError):
     """Mean of the absolute differences as fractions of the targets' size (at least 1.17e-6). 0 is best, 1 is one hundred percent.
 
     `preds` and `target` have any one shape.
@@ -76,11 +80,8 @@ class MeanAbsolutePercentageError(PairMetric):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(ErrorSums("percentage", EPSILON), **kwargs)
 
-    def value(self, sums: Any) -> Tensor:
-        return sums.total / sums.count
 
-
-class SymmetricMeanAbsolutePercentageError(PairMetric):
+class SymmetricMeanAbsolutePercentageError(MeanError):
     """Mean of twice the absolute difference over the sum of both sizes (at least 1.17e-6). From 0, the best, to 2.
 
     `preds` and `target` have any one shape.
@@ -94,9 +95,6 @@ class SymmetricMeanAbsolutePercentageError(PairMetric):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(ErrorSums("symmetric", EPSILON), **kwargs)
-
-    def value(self, sums: Any) -> Tensor:
-        return sums.total / sums.count
 
 
 class WeightedMeanAbsolutePercentageError(PairMetric):
@@ -116,7 +114,7 @@ class WeightedMeanAbsolutePercentageError(PairMetric):
         return errors.total / targets.total.clamp(min=EPSILON)
 
 
-class MeanSquaredLogError(PairMetric):
+class MeanSquaredLogError(MeanError):
     """Mean of the squared differences of log(1 + x): errors of ratios rather than of amounts. 0 is best.
 
     `preds` and `target` have any one shape and values above -1; a value below gives NaN.
@@ -129,11 +127,8 @@ class MeanSquaredLogError(PairMetric):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(ErrorSums("squared log"), **kwargs)
 
-    def value(self, sums: Any) -> Tensor:
-        return sums.total / sums.count
 
-
-class LogCoshError(PairMetric):
+class LogCoshError(MeanError):
     """Mean of the logarithm of the hyperbolic cosine of the differences: quadratic for small ones, linear for large ones. 0 is best.
 
     `preds` and `target` are `(N,)`, or `(N, num_outputs)` for a value per column. Finite differences of any size give finite values.
@@ -148,9 +143,6 @@ class LogCoshError(PairMetric):
         single = (Single(),) if num_outputs == 1 else ()
         super().__init__(ErrorSums("log cosh", outputs=num_outputs), *single, **kwargs)
         self.num_outputs = num_outputs
-
-    def value(self, sums: Any, *_: Any) -> Tensor:
-        return sums.total / sums.count
 
 
 class NormalizedRootMeanSquaredError(PairMetric):

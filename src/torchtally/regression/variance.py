@@ -7,9 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..options import choice_of, count_of, flag_of
 from ..statistics.moments import Moments, PairMoments, WideMoments
 from .errors import PairMetric
-from .options import MULTIOUTPUT, choice_of, count_of, flag_of
+
+MULTIOUTPUT = ("raw_values", "uniform_average", "variance_weighted")
 
 
 def explained(unexplained: Tensor, total: Tensor) -> Tensor:

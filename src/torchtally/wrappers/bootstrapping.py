@@ -14,6 +14,7 @@ from ..apart import update_all
 from ..distributed import rank_of
 from ..formula import Formula
 from ..intervals import Intervals
+from ..options import count_of, flag_of
 from ..pending import finished
 from ..statistic import Slot, Slots, Statistic, recorded
 from ..valid import rows_at, rows_of
@@ -137,14 +138,18 @@ class BootStrapper(WrapperMetric):
     ) -> None:
         super().__init__(**kwargs)
         checked_metric("BootStrapper", "base_metric", base_metric)
-        if not isinstance(num_bootstraps, int) or num_bootstraps < 1:
-            raise ValueError(f"BootStrapper: num_bootstraps is {num_bootstraps!r}; expected a positive integer.")
+        count_of("BootStrapper", "num_bootstraps", num_bootstraps)
+        for option, x in (("mean", mean), ("std", std), ("raw", raw)):
+            flag_of("BootStrapper", option, x)
         if sampling_strategy not in ("poisson", "multinomial"):
             raise ValueError(f"BootStrapper: sampling_strategy is {sampling_strategy!r}; expected 'poisson' or 'multinomial'.")
         if seed is not None and generator is not None:
             raise ValueError("BootStrapper: seed and generator are both given; expected one of them.")
         self.num_bootstraps, self.mean, self.std, self.raw = num_bootstraps, mean, std, raw
-        self.quantile = None if quantile is None else torch.as_tensor(quantile, dtype=torch.float64).tolist()
+        asked = torch.as_tensor([] if quantile is None else quantile, dtype=torch.float64)
+        if not bool((asked.ge(0) & asked.le(1)).all()):
+            raise ValueError(f"BootStrapper: quantile is {quantile!r}; expected numbers from 0 to 1.")
+        self.quantile = None if quantile is None else asked.tolist()
         self.sampling_strategy = sampling_strategy
         self.seed = int(torch.randint(1 << 62, (), generator=generator)) if seed is None else seed
         if sums_rows(base_metric) and num_bootstraps >= MANY:

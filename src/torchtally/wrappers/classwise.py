@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..classification.naming import by_class
 from ..collection import MetricCollection
+from ..options import affix_of
 from ..pending import finished
 from .abstract import WrapperMetric, checked_metric
 
@@ -37,11 +38,9 @@ class ClasswiseWrapper(WrapperMetric):
             raise ValueError(f"ClasswiseWrapper: labels is {labels!r}; expected a list of strings, or None.")
         if labels is not None and len(set(labels)) < len(labels):
             raise ValueError(f"ClasswiseWrapper: labels is {labels!r}; expected names that differ, one for each value.")
-        for name, x in (("prefix", prefix), ("postfix", postfix)):
-            if x is not None and not isinstance(x, str):
-                raise ValueError(f"ClasswiseWrapper: {name} is {x!r}; expected a string or None.")
         self.labels = labels
-        self._prefix, self._postfix = prefix, postfix
+        self._prefix = affix_of("ClasswiseWrapper", "prefix", prefix)
+        self._postfix = affix_of("ClasswiseWrapper", "postfix", postfix)
         self._hold()
 
     def plot(self, val: Any = None, ax: Any = None, *, labels: Sequence[str] | None = None) -> tuple[Any, Any]:  # type: ignore[override]  # no other options

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ..apart import Call, update_all
 from ..ledger import Ledger
+from ..options import count_of, flag_of
 from ..pending import finished
 from ..statistic import Slots, host_visible
 from ..valid import rows_of
@@ -39,13 +40,12 @@ class MultioutputWrapper(WrapperMetric):
     ) -> None:
         super().__init__()
         checked_metric("MultioutputWrapper", "base_metric", base_metric)
-        if not isinstance(num_outputs, int) or num_outputs < 1:
-            raise ValueError(f"MultioutputWrapper: num_outputs is {num_outputs!r}; expected a positive integer.")
+        count_of("MultioutputWrapper", "num_outputs", num_outputs)
         self.metrics = nn.ModuleList([base_metric.clone() for _ in range(num_outputs)])
         self.__dict__["by_rows"] = ByRow(base_metric) if by_row(base_metric) else None
         self.output_dim = output_dim
-        self.remove_nans = remove_nans
-        self.squeeze_outputs = squeeze_outputs
+        self.remove_nans = flag_of("MultioutputWrapper", "remove_nans", remove_nans)
+        self.squeeze_outputs = flag_of("MultioutputWrapper", "squeeze_outputs", squeeze_outputs)
         self._hold()
 
     by_rows: ByRow | None
@@ -79,6 +79,10 @@ class MultioutputWrapper(WrapperMetric):
                 found = rows if found is None else found & rows
         return found
 
+    def _kept(self, call: Call, valid: Any) -> Any:
+        """Which rows of an output to add; None for all of them."""
+        return _both(self._whole_rows(call) if self.remove_nans else None, valid)
+
     def _among(self, calls: list[Call], valid: Any = None) -> list[tuple[Any, Tensor, list[Tensor]]] | None:
         """Of each metric the rows to add of a batch, if only a device knows them and rows can be added each alone."""
         if self.by_rows is None:
@@ -86,7 +90,7 @@ class MultioutputWrapper(WrapperMetric):
         found = []
         for call in calls:
             m, positional, given = call
-            keep = _both(self._whole_rows(call) if self.remove_nans else None, valid)
+            keep = self._kept(call, valid)
             batch = list(m._batch_of(positional, given))
             if not isinstance(keep, Tensor) or host_visible(keep) or rows_in([keep, *batch]) is None:
                 return None
@@ -117,8 +121,7 @@ class MultioutputWrapper(WrapperMetric):
         later = []
         for call in whole:
             m, positional, given = call
-            keep = self._whole_rows(call) if self.remove_nans else None
-            keep = _both(keep, valid)
+            keep = self._kept(call, valid)
             values = [*positional, *given.values()]
             found = values if keep is None else rows_of(keep, values, "MultioutputWrapper")
             if isinstance(found, list):
@@ -129,10 +132,6 @@ class MultioutputWrapper(WrapperMetric):
             update_all(calls)
         for m, positional, given in later:
             m.update(*positional, **given)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The values on this batch, which is also accumulated."""
-        return super().forward(*args, **kwargs)
 
     def _forward_here(self, calls: list[Call]) -> Any:
         among = self._among(calls)

@@ -11,6 +11,7 @@ from ..apart import Call
 from ..collection import MetricCollection
 from ..interval_reading import joined, of_those_that_have
 from ..intervals import Intervals
+from ..options import affix_of
 from .abstract import WrapperMetric, checked_metric
 
 
@@ -116,6 +117,4 @@ class MultitaskWrapper(WrapperMetric):
 
 
 def _checked(x: Any, name: str) -> str:
-    if x is not None and not isinstance(x, str):
-        raise ValueError(f"MultitaskWrapper: {name} is {x!r}; expected a string or None.")
-    return x or ""
+    return affix_of("MultitaskWrapper", name, x) or ""

@@ -16,6 +16,7 @@ from ..formula import Formula
 from ..guard import guarded
 from ..intervals import Intervals
 from ..ledger import ROOM, Ledger
+from ..options import count_of
 from ..statistic import Number, Slots, in_functorch, may_wait, recorded
 from ..together import Read
 from .abstract import Later, WrapperMetric, checked_metric, given_to, merged, merged_later
@@ -165,9 +166,7 @@ class Running(WrapperMetric):
     def __init__(self, base_metric: Any, window: int = 5) -> None:
         super().__init__()
         checked_metric(type(self).__name__, "base_metric", base_metric)
-        if not isinstance(window, int) or isinstance(window, bool) or window < 1:
-            raise ValueError(f"{type(self).__name__}: window is {window!r}; expected a positive integer.")
-        self.window = window
+        self.window = count_of(type(self).__name__, "window", window)
         if stackable(base_metric):
             self.ring = Window(base_metric, window)
         else:
