@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from random_configurations import RATES
 from torch import Tensor
 
 import torchtally as tt
@@ -80,17 +81,7 @@ def multilabel_images(n: int, g: torch.Generator) -> Batch:
 def _rates() -> list[Case]:
     """The rates of every task in all their forms."""
     found = []
-    for name in (
-        "Accuracy",
-        "Precision",
-        "Recall",
-        "F1Score",
-        "FBetaScore",
-        "Specificity",
-        "NegativePredictiveValue",
-        "HammingDistance",
-        "StatScores",
-    ):
+    for name in (*RATES, "StatScores"):
         extra = {"beta": 2.0} if name == "FBetaScore" else {}
         binary, multiclass, many = (getattr(c, task + name) for task in ("Binary", "Multiclass", "Multilabel"))
 
@@ -281,8 +272,13 @@ def with_weights(batch: Callable[[int, torch.Generator], Batch]) -> Callable[[in
 def _weighted() -> list[Case]:
     """Counts of weighted elements."""
 
-    def case(label: str, cls: type, batch: Any, *args: Any, grows: bool = False, **options: Any) -> Case:
-        return Case(f"{cls.__name__}-{label}", functools.partial(cls, *args, weighted=True, **options), with_weights(batch), grows=grows)
+    def case(label: str, cls: type, batch: Any, *args: Any, grows: bool = False, sized_by_data: bool = False, **options: Any) -> Case:
+        make = functools.partial(cls, *args, weighted=True, **options)
+        return Case(f"{cls.__name__}-{label}", make, with_weights(batch), grows=grows, sized_by_data=sized_by_data)
+
+    def rounded(label: str, cls: type, batch: Any, *args: Any, **options: Any) -> Case:
+        make = functools.partial(rounding, cls, *args, weighted=True, **options)
+        return Case(f"{cls.__name__}-{label}", make, with_weights(batch), grows=True)
 
     return [
         case("weights", c.BinaryAccuracy, yes_no),
@@ -310,10 +306,84 @@ def _weighted() -> list[Case]:
         case("weights-binned", c.MulticlassAUROC, scores, 5, "none", 7),
         case("weights-binned", c.BinaryPrecisionRecallCurve, yes_no, 5),
         case("weights", c.BinaryROC, yes_no, grows=True),
+        case("weights", c.BinaryCohenKappa, yes_no),
+        case("weights-quadratic", c.MulticlassCohenKappa, scores, 5, weights="quadratic"),
+        case("weights", c.MultilabelMatthewsCorrCoef, multilabel, 4),
+        case("weights", c.BinaryEER, yes_no, grows=True),
+        case("weights", c.BinaryLogAUC, yes_no, (0.1, 1.0), validate_args=True, grows=True),
+        case("weights-binned", c.MulticlassLogAUC, scores, 5, (0.1, 1.0), thresholds=7),
+        case("weights", c.BinaryPrecisionAtFixedRecall, yes_no, 0.4, grows=True),
+        case("weights", c.MulticlassRecallAtFixedPrecision, scores, 5, 0.4, grows=True),
+        case("weights", c.MultilabelSensitivityAtSpecificity, multilabel, 4, 0.6, grows=True),
+        case("weights-binned", c.BinarySpecificityAtSensitivity, yes_no, 0.6, 9),
+        case("weights-auto", c.BinaryAUROC, yes_no, thresholds="auto", grows=True),
+        rounded("weights-rounded", c.BinaryAUROC, logits),
+        rounded("weights-rounded", c.BinaryROC, padded_yes_no, ignore_index=-1),
+        rounded("weights-rounded", c.MulticlassAveragePrecision, scores, 5),
+        rounded("weights-rounded", c.MultilabelEER, multilabel, 4),
+        case("weights", c.MulticlassExactMatch, images, 5),
+        case("weights-padded", c.MulticlassExactMatch, padded_scores, 5, ignore_index=-1),
+        case("weights", c.MultilabelExactMatch, multilabel, 4),
+        case("weights-images", c.MultilabelExactMatch, multilabel_images, 4),
+        case("weights-samplewise", c.MultilabelExactMatch, multilabel_images, 4, multidim_average="samplewise", grows=True),
+        case("weights-l1", c.BinaryCalibrationError, yes_no, 5),
+        case("weights-l2-padded", c.BinaryCalibrationError, padded_yes_no, 5, "l2", -1),
+        case("weights-max", c.MulticlassCalibrationError, scores, 5, 5, "max"),
+        case("weights-padded", c.MulticlassCalibrationError, padded_scores, 5, ignore_index=-1),
+        case("weights", c.BinaryHingeLoss, yes_no),
+        case("weights-padded", c.BinaryHingeLoss, padded_yes_no, True, -1),
+        case("weights", c.MulticlassHingeLoss, scores, 5),
+        case("weights-all", c.MulticlassHingeLoss, padded_scores, 5, False, "one-vs-all", -1),
+        *(
+            case(f"weights{label}", cls, batch, 4, **options)
+            for cls in (c.MultilabelCoverageError, c.MultilabelRankingAveragePrecision, c.MultilabelRankingLoss)
+            for label, batch, options in (
+                ("", multilabel, {}),
+                ("-images", multilabel_images, {}),
+                ("-padded", padded_multilabel, {"ignore_index": -1}),
+            )
+        ),
+        case("weights", c.BinaryGroupStatRates, grouped, 3),
+        case("weights-padded", c.BinaryGroupStatRates, padded_groups, 3, ignore_index=-1),
+        case("weights", c.BinaryFairness, grouped, 3, from_logits=False, sized_by_data=True),
         case("weights", r.MeanSquaredError, pairs),
         case("weights-columns", r.MeanSquaredError, pair_columns, num_outputs=3),
         case("weights", r.MeanAbsoluteError, pair_images),
         case("weights", r.WeightedMeanAbsolutePercentageError, amounts),
+        case("weights", r.SymmetricMeanAbsolutePercentageError, pairs),
+        case("weights", r.MeanAbsolutePercentageError, amounts),
+        case("weights", r.MeanSquaredLogError, amounts),
+        case("weights", r.LogCoshError, pairs),
+        case("weights-columns", r.LogCoshError, pair_columns, num_outputs=3),
+        case("weights-1", r.MinkowskiDistance, pairs, 1),
+        case("weights-3", r.MinkowskiDistance, pair_images, 3),
+        case("weights-0", r.TweedieDevianceScore, pairs),
+        case("weights-1.5", r.TweedieDevianceScore, amounts, 1.5),
+        case("weights", r.R2Score, pairs),
+        case("weights-columns", r.R2Score, pair_columns, multioutput="variance_weighted"),
+        case("weights", r.ExplainedVariance, pairs),
+        case("weights-columns", r.ExplainedVariance, pair_columns, multioutput="raw_values"),
+        case("weights", r.RelativeSquaredError, pairs),
+        case("weights-columns", r.RelativeSquaredError, pair_columns, num_outputs=3, squared=False),
+        case("weights", r.PearsonCorrCoef, pairs),
+        case("weights-columns", r.PearsonCorrCoef, pair_columns, num_outputs=3),
+        case("weights", r.ConcordanceCorrCoef, pairs),
+        case("weights-mean", r.NormalizedRootMeanSquaredError, amounts),
+        case("weights-range", r.NormalizedRootMeanSquaredError, amounts, "range"),
+        case("weights-std-columns", r.NormalizedRootMeanSquaredError, pair_columns, "std", 3),
+        case("weights-l2", r.NormalizedRootMeanSquaredError, amounts, "l2"),
+        case("weights", r.CosineSimilarity, pair_columns),
+        case("weights", r.KLDivergence, distributions),
+        case("weights-sum", r.KLDivergence, log_distributions, True, "sum"),
+        case("weights", r.JensenShannonDivergence, distributions),
+        case("weights", r.ContinuousRankedProbabilityScore, ensembles),
+        case("weights", r.CriticalSuccessIndex, pairs, 0.2),
+        Case(
+            "CriticalSuccessIndex-weights-kept",
+            functools.partial(r.CriticalSuccessIndex, 0.2, 0, weighted=True),
+            lambda n, g: (*pair_images(n, g), torch.rand(n, 2, 3, generator=g)),
+            grows=True,
+        ),
     ]
 
 

@@ -7,19 +7,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from random_configurations import AREAS, CURVES, Drawn
+from random_configurations import AREAS, CURVES, RATES, Drawn
 from torch import Tensor
 
-RATES = (
-    "Accuracy",
-    "Precision",
-    "Recall",
-    "F1Score",
-    "FBetaScore",
-    "Specificity",
-    "NegativePredictiveValue",
-    "HammingDistance",
-)
 OF_CONFUSION = ("ConfusionMatrix", "JaccardIndex", "CohenKappa", "MatthewsCorrCoef")
 POINTS = ("PrecisionAtFixedRecall", "RecallAtFixedPrecision", "SensitivityAtSpecificity", "SpecificityAtSensitivity")
 SCORED = (*CURVES, *AREAS, *POINTS, "EER")

@@ -27,6 +27,16 @@ LABELLESS = (
     "Ranking",
     "Coverage",
 )
+RATES = (
+    "Accuracy",
+    "Precision",
+    "Recall",
+    "F1Score",
+    "FBetaScore",
+    "Specificity",
+    "NegativePredictiveValue",
+    "HammingDistance",
+)
 AREAS = ("AUROC", "AveragePrecision", "LogAUC")
 CURVES = ("ROC", "PrecisionRecallCurve")
 FLOATS = (torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -101,6 +111,14 @@ def drawn(r: random.Random, name: str) -> Drawn:
     if family == "regression":
         return _regressed(r, name)
     return _aggregated(r, name)
+
+
+def value(module: Any, name: str, options: dict[str, Any], preds: Tensor, target: Tensor, chunk: int) -> Any:
+    """What a metric of either library gives for a batch cut into chunks."""
+    metric = getattr(module, name)(**options)
+    for p, y in zip(preds.split(chunk), target.split(chunk)):
+        metric.update(p, y)
+    return metric.compute()
 
 
 def _classified(r: random.Random, name: str) -> Drawn:

@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from test_laws import assert_equal
 from test_wrappers import both, numbers
 from torch import tensor
@@ -15,6 +16,7 @@ import torchtally as tt
 from torchtally import classification as c
 from torchtally.stalls import pretend_cuda
 from torchtally.testing import assert_no_stalls
+from torchtally.wrappers.draws import STRATEGIES, _times, words
 
 METRICS = {
     "counts": lambda: c.BinaryAccuracy(),
@@ -24,7 +26,6 @@ METRICS = {
     "users": lambda: MeanError(),
     "collection": lambda: both(),
 }
-STRATEGIES = ["poisson", "multinomial"]
 
 
 def data(count=3, size=40, seed=0):
@@ -34,10 +35,44 @@ def data(count=3, size=40, seed=0):
 
 def drawn(seed, strategy, replicates, sizes):
     """The counts that a seed gives, batch by batch."""
-    rng = np.random.default_rng([seed, 0])
-    if strategy == "poisson":
-        return [rng.poisson(1.0, (replicates, n)) for n in sizes]
-    return [rng.multinomial(n, np.full(n, 1 / n), replicates) for n in sizes]
+    return [STRATEGIES[strategy](seed, 0, k, replicates, n, torch.device("cpu")).numpy() for k, n in enumerate(sizes, 1)]
+
+
+@pytest.mark.parametrize("strategy", list(STRATEGIES))
+def test_draws_are_those_of_the_bootstrap(strategy):
+    """As SciPy's: how often rows are taken, and that replicates, rows, updates, ranks and seeds have nothing to do with each other."""
+    replicates, rows = 300, 400
+    draw = lambda seed=0, rank=0, update=1: STRATEGIES[strategy](seed, rank, update, replicates, rows, torch.device("cpu")).numpy()  # noqa: E731
+    times = draw()
+    n = times.size
+    share = stats.poisson(1.0) if strategy == "poisson" else stats.binom(rows, 1 / rows)
+    expected = np.array([*(share.pmf(k) for k in range(5)), share.sf(4)]) * n
+    seen = np.array([*((times == k).sum() for k in range(5)), (times > 4).sum()])
+    # of the multinomial's counts, which are tied in each replicate, the statistic is smaller
+    assert ((seen - expected) ** 2 / expected).sum() < stats.chi2(5).ppf(0.9999)
+    if strategy == "multinomial":
+        assert (times.sum(1) == rows).all()
+    else:
+        assert abs(times.sum(1).var() / rows - 1) < 5 * np.sqrt(2 / replicates) and abs(times.sum(0).var() / replicates - 1) < 5 * np.sqrt(2 / rows)
+    limit = 5 / np.sqrt(n)
+    for other in (draw(seed=1), draw(seed=1 << 40), draw(rank=1), draw(update=2), draw(update=3), np.roll(times, 1, 0), np.roll(times, 1, 1), np.roll(times, 7, 1)):
+        assert abs(np.corrcoef(times.ravel(), other.ravel())[0, 1]) < limit + (1 / rows if strategy == "multinomial" else 0)
+    assert (draw(update=torch.tensor(5)) == draw(update=5)).all()  # a compiled update counts on the device
+    assert (STRATEGIES[strategy](1 << 40, 3, 7, replicates, rows, None) == draw(1 << 40, 3, 7)).all()  # the host form
+
+
+@pytest.mark.parametrize("count", [1 << 16])
+def test_words_are_spread_evenly_and_their_bits_are_independent(count):
+    drawn = words(12345, 3, 77, 16, count, torch.device("cpu"))
+    assert int(drawn.min()) >= 0 and int(drawn.max()) < 1 << 32
+    uniform = drawn.double().numpy() / 2**32
+    assert stats.kstest(uniform.ravel(), "uniform").pvalue > 1e-4
+    bits = np.stack([(drawn.numpy() >> k & 1).ravel() for k in range(32)]).astype(float)
+    table = np.corrcoef(bits)
+    assert np.abs(table - np.eye(32)).max() < 5.5 / np.sqrt(bits.shape[1])
+    assert np.abs(bits.mean(1) - 0.5).max() < 5 * 0.5 / np.sqrt(bits.shape[1])
+    products = [(0x12345678, 0x9ABCDEF1), (0xFFFFFFFF, 0xFFFFFFFF), (1, 0x21F0AAAD)]
+    assert [_times(a, b) for a, b in products] == [a * b % 2**32 for a, b in products]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -160,7 +195,16 @@ def test_vectors_one_replicate_and_valid_rows():
 
 
 @pytest.mark.parametrize(
-    "options", [{"num_bootstraps": 0}, {"sampling_strategy": "jackknife"}, {"seed": 1, "generator": torch.Generator()}, {"base_metric": 3}]
+    "options",
+    [
+        {"num_bootstraps": 0},
+        {"num_bootstraps": True},
+        {"mean": "no"},
+        {"quantile": [0.5, 1.5]},
+        {"sampling_strategy": "jackknife"},
+        {"seed": 1, "generator": torch.Generator()},
+        {"base_metric": 3},
+    ],
 )
 def test_wrong_arguments_say_what_was_expected(options):
     with pytest.raises(ValueError, match="expected"):

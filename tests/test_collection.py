@@ -617,6 +617,54 @@ def test_merging_what_does_not_match_changes_nothing():
         assert plain(tally.compute()) == alone(A)
 
 
+def test_members_taken_out_keep_what_they_saw_and_those_who_stay_go_on():
+    m = tt.MetricCollection(classifiers(), prefix="v_")
+    m.update(*A)
+    out = m.pop("v_accuracy")
+    assert list(m) == ["v_recall", "v_precision"] and out.compute() == 0.75 and out.update_count == 1
+    out.update(*B)
+    m.update(*A)
+    alone = tt.MetricCollection({n: v for n, v in classifiers().items() if n != "accuracy"}, prefix="v_")
+    alone.update(*A)
+    alone.update(*A)
+    assert out.compute() == 0.5 and m.compute() == alone.compute()
+    assert m.reset() is None and out.compute() == 0.5
+    m["accuracy"] = out  # back again, with what it saw
+    m.update(*B)
+    assert out.compute() == 3 / 8 and m.compute()["v_accuracy"] == 3 / 8
+    apart = m.clone()
+    del apart["recall"]
+    assert list(apart) == ["v_precision", "v_accuracy"] and list(m) == ["v_recall", "v_precision", "v_accuracy"]
+    apart.clear()
+    assert len(apart) == 0 and apart.compute() == {} and len(m) == 3
+    with pytest.raises(KeyError, match="nothing"):
+        m.pop("nothing")
+
+
+def test_a_metric_set_in_place_of_another():
+    m = tt.MetricCollection(classifiers())
+    old = m["accuracy"]
+    m.update(*A)
+    with pytest.raises(ValueError, match="expected a metric"):
+        m["accuracy"] = 3
+    assert m["accuracy"] is old and m.compute()["accuracy"] == 0.75
+    m["accuracy"] = c.MulticlassAccuracy(3, average="micro", top_k=2)
+    assert list(m) == ["accuracy", "recall", "precision"]
+    m["accuracy"] = c.MulticlassAccuracy(3, average="micro")
+    m.update(*B)
+    assert m.compute()["accuracy"] == 0 and old.compute() == 0.75
+    assert torch.equal(m.compute()["recall"], seen(c.MulticlassRecall(3), A, B))
+    m.reset()
+    m.update(*A)
+    assert m.compute()["accuracy"] == old.compute()
+
+
+def seen(metric, *batches):
+    for batch in batches:
+        metric.update(*batch)
+    return metric.compute()
+
+
 def test_small_things():
     tally = tt.MetricCollection(classifiers(), prefix="v_")
     assert tally.higher_is_better == {"v_accuracy": True, "v_recall": True, "v_precision": True}

@@ -6,24 +6,14 @@ import warnings
 import pytest
 import torch
 from class_references import close
+from random_configurations import RATES, value
 
 from torchtally import classification as ours
 from torchtally.faults import FaultWarning
 
 theirs = pytest.importorskip("torchmetrics.classification")
 
-NAMES = [
-    "Accuracy",
-    "Precision",
-    "Recall",
-    "F1Score",
-    "FBetaScore",
-    "Specificity",
-    "NegativePredictiveValue",
-    "HammingDistance",
-    "StatScores",
-    "ConfusionMatrix",
-]
+NAMES = [*RATES, "StatScores", "ConfusionMatrix"]
 AVERAGES = ["micro", "macro", "weighted", "none"]
 
 
@@ -84,13 +74,6 @@ def known(name, task, o, preds, target, wanted):
     return None
 
 
-def value(module, name, task, options, preds, target, chunk):
-    metric = getattr(module, task + name)(**options)
-    for p, y in zip(preds.split(chunk), target.split(chunk)):
-        metric.update(p, y)
-    return metric.compute()
-
-
 @pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in range(1, 12))])
 def test_values_are_torchmetrics_values_but_for_the_known_differences(seed):
     r = random.Random(seed)
@@ -101,14 +84,14 @@ def test_values_are_torchmetrics_values_but_for_the_known_differences(seed):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                want = value(theirs, name, task, options, preds.clone(), target.clone(), chunk)
+                want = value(theirs, task + name, options, preds.clone(), target.clone(), chunk)
             except RuntimeError:
                 if options.get("top_k", 1) == 1:
                     raise
                 continue  # releases before 1.7 fail at top_k with extra dimensions
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "(?s).*from_logits", FaultWarning)  # which they keep to themselves
-            got = value(ours, name, task, options, preds, target, chunk)
+            got = value(ours, task + name, options, preds, target, chunk)
         if known(name, task, options, preds, target, want):
             continue
         compared += 1

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from class_references import close
+from random_configurations import value
 from torch.utils import _pytree as pytree
 
 from torchtally import classification as ours
@@ -71,13 +72,6 @@ def known(name, options):
     return None
 
 
-def value(module, name, task, options, preds, target, chunk):
-    metric = getattr(module, task + name)(**options)
-    for p, y in zip(preds.split(chunk), target.split(chunk)):
-        metric.update(p, y)
-    return metric.compute()
-
-
 @pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in range(1, 6))])
 def test_values_are_torchmetrics_values_but_for_the_known_differences(seed):
     r = random.Random(seed)
@@ -89,8 +83,8 @@ def test_values_are_torchmetrics_values_but_for_the_known_differences(seed):
         chunk = r.choice([4, 100])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            want = value(theirs, name, task, options, preds.clone(), target.clone(), chunk)
-        got = value(ours, name, task, options, preds, target, chunk)
+            want = value(theirs, task + name, options, preds.clone(), target.clone(), chunk)
+        got = value(ours, task + name, options, preds, target, chunk)
         compared += 1
         if name == "SpecificityAtSensitivity":  # of several thresholds theirs is the highest
             got, want = got[0], want[0]

@@ -16,6 +16,8 @@ from torchtally.kernels import (
     in_top_k,
     in_top_k_on_host,
     row_argmax,
+    runs_on_device,
+    runs_on_host,
 )
 
 FLOATS = [torch.bfloat16, torch.float16, torch.float32, torch.float64]
@@ -182,3 +184,19 @@ def test_count_pairs(seed, size, dtype):
     np.add.at(want, (first, second), 1)
     if size <= np.iinfo(dtype).max + 1:
         np.testing.assert_array_equal(count_pairs_on_host(first.astype(dtype), second.astype(np.uint8), size), want)
+
+
+@ordinary
+@given(st.lists(st.integers(1, 40), max_size=30), st.integers(0, 300))
+@example([], 0)
+@example([1], 0)
+@example([2], 200)
+def test_runs_of_sorted_numbers(sizes, singles):
+    """With few ties and with many, where the host's form goes different ways."""
+    lengths = [1] * singles + sizes if singles % 2 else sizes + [1] * singles
+    values = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths, dtype=torch.int64))
+    ends = np.cumsum(lengths, dtype=np.int64)
+    expected = np.repeat(ends - lengths, lengths), np.repeat(ends - 1, lengths)
+    for found in (runs_on_host(values.numpy()), runs_on_device(values)):
+        for places, right in zip(found, expected):
+            np.testing.assert_array_equal(places, right)

@@ -18,7 +18,7 @@ from torchtally import classification as c
 from torchtally import wrappers as w
 from torchtally.stalls import pretend_cuda
 from torchtally.testing import assert_no_stalls
-from torchtally.wrappers.stacked import by_row
+from torchtally.wrappers.by_rows import by_row
 
 NAMES = ["de", "en", "fr"]
 METRICS = {
@@ -142,7 +142,7 @@ def test_nothing_waits_on_a_device(name):
 def test_the_device_may_be_far_behind(monkeypatch):
     """Batches whose index has not come yet are kept, and nothing that reads or saves loses them."""
     data = batches(6)
-    want = reference("counts", data)
+    want = reference("samples", data)
     with pretend_cuda():
         monkeypatch.setattr("torchtally.valid.Unseen.here", False)
         moved = [{k: x.cuda() for k, x in batch.items()} for batch in data]
@@ -154,28 +154,58 @@ def test_the_device_may_be_far_behind(monkeypatch):
             lambda m: tt.MetricCollection({"m": m}).compute(),
             lambda m: _merged(m),
         ):
-            metric = sliced("counts").to("cuda")
+            metric = sliced("samples").to("cuda")
             for batch in moved:
                 metric.update(**batch)
             assert len(metric._waiting) == 6
             assert metric.update_count == 6
             same({n: x.cpu() for n, x in read(metric).items()}, want)
-        metric = sliced("counts").to("cuda")
+        metric = sliced("samples").to("cuda")
         metric.update(**moved[0])
         metric.reset()
         assert metric.update_count == 0
 
 
 def _reloaded(states):
-    metric = sliced("counts")
+    metric = sliced("samples")
     metric.load_state_dict(states)
     return metric.compute()
 
 
 def _merged(metric):
-    other = sliced("counts").to("cuda")
+    other = sliced("samples").to("cuda")
     other.merge_state(metric)
     return other.compute()
+
+
+@pytest.mark.parametrize("batched", [False, True], ids=["one", "more"])
+def test_the_whole_batch_tells_whether_scores_are_logits(batched):
+    """Rows of one slice between 0 and 1 are logits where another slice has some outside, on the host and on a device alike."""
+    preds, target, index = tensor([0.2, 0.4, -3.0, 2.0, 0.6]), tensor([1, 0, 0, 1, 0]), tensor([0, 0, 1, 1, 0])
+    right = torch.tensor([True, False, True, True, False])  # above 0, as logits
+    want = {"de": right[index == 0].float().mean(), "en": right[index == 1].float().mean(), "fr": tensor(0.0), "total": right.float().mean()}
+    make = (lambda: c.BinaryF1Score()) if batched else (lambda: c.BinaryAccuracy())
+    host = w.Sliced(make(), NAMES)
+    host.update(preds, target, index=index)
+    assert_equal(host.slots.metric_state["scored"].tolist(), [1, 1, 0])
+    assert_equal(host.slots.metric_state["logits"].tolist(), [1, 1, 0])
+    if not batched:
+        same(host.compute(), want)
+    with pretend_cuda():
+        for way in ("index there", "index here"):
+            there = w.Sliced(make(), NAMES).to("cuda")
+            p, t, i = preds.cuda(), target.cuda(), index.cuda()
+            with assert_no_stalls():
+                there(p, t, index=i)
+                there.reset()
+                there.update(p, t, index=i if way == "index there" else index)
+            same({n: x.cpu() for n, x in there.compute().items()}, host.compute())
+            assert {n: x.tolist() for n, x in there.slots.metric_state.items()} == {n: x.tolist() for n, x in host.slots.metric_state.items()}
+    both_readings = w.Sliced(make(), NAMES)
+    both_readings.update(preds, target, index=index)
+    both_readings.update(preds.sigmoid(), target, index=index)
+    with pytest.warns(tt.FaultWarning, match="2 of 4 batches had scores outside"):
+        both_readings.compute()
 
 
 def test_an_index_of_no_slice():

@@ -156,22 +156,32 @@ def test_nothing_waits_for_a_mask_that_a_device_knows(where):
         assert metrics.update_count == 0
 
 
+class Total(tt.Metric):
+    def __init__(self):
+        super().__init__()
+        self.add_state("total", torch.zeros(()), "sum")
+
+    def update(self, value, names=()):
+        assert not names or len(value) == len(names)
+        self.total += value.sum()
+
+    def compute(self):
+        return self.total
+
+
 def test_users_metrics_take_it_too():
-    class Total(tt.Metric):
-        def __init__(self):
-            super().__init__()
-            self.add_state("total", torch.zeros(()), "sum")
-
-        def update(self, x, names=()):
-            assert len(x) == len(names) == 2
-            self.total += x.sum()
-
-        def compute(self):
-            return self.total
-
     metric = Total()
     metric.update(tensor([1.0, 2.0, 4.0]), names=["a", "b", "c"], valid=tensor([True, False, True]))
     assert metric.compute() == 5.0
+
+
+def test_a_mask_on_a_device_reaches_members_apart():
+    with stalls.pretend_cuda():
+        mean = tt.MeanMetric().to("cuda")
+        metrics = tt.MetricCollection({"mean": mean, "total": Total().to("cuda"), "sum": tt.SumMetric().to("cuda")})
+        mean.update(tensor([9.0], device="cuda"))  # shares no longer
+        metrics.update(value=tensor([1.0, 2.0, 50.0], device="cuda"), valid=tensor([True, True, False], device="cuda"))
+        assert {n: float(x) for n, x in metrics.compute().items()} == {"mean": 4.0, "total": 3.0, "sum": 3.0}
 
 
 def test_an_entry_of_that_name_is_an_entry():

@@ -11,27 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 from torch import Tensor
+from weighted import WAYS, close, value, ways
 
 import torchtally as tt
 from torchtally import classification as c
 from torchtally import functional as f
 from torchtally.faults import FaultError
 from torchtally.stalls import pretend_cuda
-
-WAYS = {"host": tuple, "device": elsewhere}
-ways = pytest.mark.parametrize("way", WAYS)
-
-
-def value(metric, *batch, way="host", parts=3):
-    """The value of a batch that comes in parts."""
-    metric.set_dtype(torch.float64)
-    for part in zip(*(x.tensor_split(parts) for x in batch)):
-        metric.update(*WAYS[way](part))
-    return metric.compute()
-
-
-def close(got, want):
-    np.testing.assert_allclose(np.asarray(got.as_subclass(Tensor)), want, rtol=1e-12, atol=1e-12)
 
 
 def multiclass(n=90, classes=4, seed=0):

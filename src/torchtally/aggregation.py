@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .formula import Formula, feeds
 from .pending import Unfinished
+from .statistic import host_visible
 from .statistics.averages import COMPACT, Average, compact, nan_strategy_of
 from .statistics.extremes import Extreme
 from .statistics.samples import NumberSamples
@@ -196,6 +197,8 @@ class CatMetric(BaseAggregator):
         if not (self.statistics[0].nan in ("error", "warn", "ignore") and joined.is_floating_point()):  # type: ignore[attr-defined]
             return joined
         bad = joined.isnan()
+        if host_visible(bad) and not bad.numpy().any():
+            return joined
         return joined[~bad] if joined.ndim == 1 or bool(bad.any()) else joined
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from .composition import CompositionalMetric
 from .formula import Formula
 from .ledger import Ledger
@@ -76,7 +78,7 @@ def update_all(calls: list[Call]) -> None:
             undo.all()
             raise
         for m, pieces in taken:
-            m._write(pieces)
+            m._write(pieces, torch.compiler.is_compiling())
         for m, share in shares:
             m.ledger.absorb(share, 1)
 

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from .distributed import is_first
 from .errors import TallyError
 from .formula import Formula
-from .metric import Metric, saving_all
+from .metric import Metric
+from .saving import saving_all
 from .together import leaves_of
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import copy
 import os
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,31 +14,34 @@ import torch
 from torch import Tensor, nn
 
 from . import distributed
-from .apart import Call, Forwarded, mergeable, update_all
-from .faults import Fault
-from .fetching import UnderWay, over_ranks
-from .formula import Formula, Seen, check_all, wants_grad
+from .apart import Forwarded, mergeable, update_all
+from .entries import taken_by
+from .faults import Fault, check_all
+from .feeding import Feeding
+from .fetching import UnderWay, over_ranks, read_all
+from .formula import Formula, wants_grad
 from .guard import Guard, guarded
-from .ledger import Ledger, LooseLedger
-from .metric import Metric, _opened, _saving, _valid_part, required_of, saving_all, taken_by
+from .interval_reading import joined, of_those_that_have, paired, read_bounds
+from .intervals import Intervals
+from .ledger import Ledger
+from .loose_ledger import LooseLedger
+from .metric import Metric
+from .naming import Affixes, NamedMetrics, named_metrics
 from .pending import Pending
-from .refusal import refused
-from .statistic import host_visible, in_functorch, map_tensors, may_wait
-from .statistics.averages import Average, ScalarRows, add_scalars, read_scalars
+from .saving import asked_alone, opened, saving_all
+from .scripting import Unscripted
+from .sharing import Sharing
+from .statistic import map_tensors
 from .together import Members, Read, Together, peers_of, signs_of
-from .valid import rows_of
+from .valid import rows_of, valid_part
 
 
-class _Feed:
-    """What one update does for one shape of call: inputs to take, groups of plain numbers, members apart."""
-
-    def __init__(self) -> None:
-        self.inputs: list[tuple[int, tuple[int, ...], Callable[..., Any]]] = []
-        self.scalars: list[tuple[str | float, tuple[int, ...], tuple[int, ...], ScalarRows]] = []
-        self.apart: list[tuple[Metric, tuple[int, ...], dict[str, int]]] = []
+def check_member(name: str, metric: Any) -> None:
+    if not isinstance(metric, nn.Module) or not hasattr(metric, "update") or not hasattr(metric, "compute"):
+        raise ValueError(f"MetricCollection: member {name!r} is {metric!r}; expected a metric or a collection.")
 
 
-class MetricCollection(nn.Module):
+class MetricCollection(Unscripted, NamedMetrics):
     """Metrics by name, updated, computed, reset and moved together.
 
     `metrics` is a metric, a list of metrics (named after their classes), a dict of names, or collections among them; names in results are
@@ -68,29 +71,16 @@ class MetricCollection(nn.Module):
         postfix: str | None = None,
         compute_groups: bool | list[list[str]] = True,
     ) -> None:
-        super().__init__()
-        for name, x in (("prefix", prefix), ("postfix", postfix)):
-            if x is not None and not isinstance(x, str):
-                raise ValueError(f"MetricCollection: {name} is {x!r}; expected a string or None.")
-        self.__dict__.update(
-            prefix=prefix, postfix=postfix, _plans={}, ledger=Ledger(), together=Together("MetricCollection"), _guard=Guard()
-        )
-        self._put(_members(metrics, additional_metrics))
+        super().__init__(prefix, postfix)
+        self.__dict__.update(ledger=Ledger(), together=Together("MetricCollection"), _guard=Guard())
+        self._put(named_metrics(metrics, additional_metrics))
 
-    _modules: dict[str, Any]  # type: ignore[assignment]  # nn.Module admits None; here every member is a metric
-    prefix: str | None
-    postfix: str | None
     ledger: Ledger
     together: Together
-    _fed: list[tuple[int, Any, tuple[str, ...], tuple[int, ...]]]
-    _apart: list[tuple[Metric, tuple[str, ...], tuple[str, ...]]]
-    _plans: dict[tuple[Any, ...], _Feed]
-    _shared: list[tuple[Formula, list[int]]]
-    _served: list[str]
-    _places: dict[str, list[tuple[str, tuple[int, str]]]] | None  # of each member: name in a state_dict, part and slot
+    _feeding: Feeding
+    _sharing: Sharing
     _guard: Guard  # of all members, too
-    _told = False
-    """Whether attributes of members tell all about how they are read."""
+    _told: bool = False  # whether attributes of members tell all about how they are read
 
     def add_metrics(
         self,
@@ -98,20 +88,21 @@ class MetricCollection(nn.Module):
         *additional_metrics: Metric | MetricCollection,
     ) -> None:
         """More members, in any of the forms the constructor takes."""
-        self._put(_members(metrics, additional_metrics))
+        self._put(named_metrics(metrics, additional_metrics))
 
     @guarded
-    def _put(self, members: Iterable[tuple[str, Metric]]) -> None:
+    def _put(self, members: Iterable[tuple[str, Metric, Affixes]]) -> None:
         new: dict[str, Metric] = {}
-        for name, metric in members:
-            if not isinstance(metric, nn.Module) or not hasattr(metric, "update") or not hasattr(metric, "compute"):
-                raise ValueError(f"MetricCollection: member {name!r} is {metric!r}; expected a metric or a collection.")
+        around: dict[str, Affixes] = {}
+        for name, metric, affixes in members:
+            check_member(name, metric)
             if name in self._modules or name in new:
                 raise ValueError(
                     f"MetricCollection: two metrics are named {name!r}. Give them names: MetricCollection({{'a': …, 'b': …}})."
                 )
-            new[name] = metric
+            new[name], around[name] = metric, affixes
         self._modules.update(new)
+        self._around.update(around)
         self._share()
         self._adopt()
 
@@ -164,153 +155,17 @@ class MetricCollection(nn.Module):
             self._arrange()
 
     def _arrange(self) -> None:
-        """Who is fed how, whatever the shape of the call: all hashing of statistics happens here, so that planning can be traced."""
-        fed: dict[int, tuple[int, Any, tuple[str, ...], tuple[int, ...]]] = {}
-        apart = []
-        strict = [False] * len(self.ledger.inputs)
-        members = 0
-        for m in dict.fromkeys(self._modules.values()):
-            wants = taken_by(m)
-            bound = tuple(m._entries.get(p, p) for p in wants) if isinstance(m, Metric) else wants
-            if not (isinstance(m, Formula) and m.ledger is self.ledger):
-                apart.append((m, wants, bound))
-                if isinstance(m, Formula) and m.plain and not m.ledger.shared:
-                    m.__dict__["_left"] = self.ledger
-                continue
-            members += 1
-            for statistic, key in zip(m.statistics, m.needs()):
-                i = self.ledger.keys.index(key)
-                j = self.ledger.input_of(i)
-                strict[j] |= m.validate_args
-                # Only what is not bound to a name can be given by position.
-                positions = tuple(wants.index(e) if key[1][k] == e else -1 for k, e in enumerate(m.entries))
-                fed.setdefault(i, (i, statistic, key[1], positions))
-        self.ledger.members = members
-        self.ledger.strict = strict
+        """Who shares and who is fed how, whatever the shape of the call."""
+        ledger, formulas = self.ledger, self._formulas()
+        for m in formulas:
+            if not m.ledger.shared:
+                m.__dict__["_left"] = ledger
+        feeding = Feeding(ledger, dict(self.items()))
+        members = {n: m for n, m in self._modules.items() if isinstance(m, Formula) and m.ledger is ledger}
+        sharing = Sharing(ledger, members, feeding.served)
+        ledger.members = len(sharing)
         told = all(isinstance(m, Formula) and type(m)._settle is Metric._settle for m in self._modules.values())
-        self.__dict__.update(_fed=[fed[i] for i in sorted(fed)], _apart=apart, _plans={}, _places=None, _told=told)
-        self.__dict__["_shared"] = [
-            (m, self.ledger.members_of(m.needs()))
-            for m in dict.fromkeys(self._modules.values())
-            if isinstance(m, Formula) and m.ledger is self.ledger
-        ]
-        self.__dict__["_served"] = [self._names_of(j) for j in range(len(self.ledger.inputs))]
-
-    def _plan(self, positional: int, names: tuple[str, ...]) -> _Feed:
-        """What an update with so many positional entries and these named ones does."""
-        plan, given = _Feed(), {n: positional + k for k, n in enumerate(names)}
-        asked: dict[int, None] = {}
-        groups: dict[str | float, list[tuple[int, int]]] = {}
-        for i, statistic, entries, positions in self._fed:
-            places = tuple(p if 0 <= p < positional else given[e] for e, p in zip(entries, positions) if 0 <= p < positional or e in given)
-            j = self.ledger.input_of(i)
-            if isinstance(statistic, Average) and len(places) == 1 and not torch.compiler.is_compiling():
-                groups.setdefault(statistic.nan, []).append((i, places[0]))
-            elif j not in asked:
-                asked[j] = None
-                plan.inputs.append((j, places, self.ledger.inputs[j][0].take))
-        for strategy, pairs in groups.items():
-            indices = tuple(i for i, _ in pairs)
-            plan.scalars.append((strategy, indices, tuple(p for _, p in pairs), ScalarRows(strategy, indices)))
-        for name, m in self._modules.items():
-            self._require(name, m, positional, given)
-        for m, wants, bound in self._apart:
-            if wants == ("*",):
-                plan.apart.append((m, tuple(range(positional)), given))
-            else:
-                by_name = {p: given[e] for p, e in zip(wants, bound) if e in given}
-                by_place = {p: k for k, (p, e) in enumerate(zip(wants, bound)) if k < positional and p == e and p not in by_name}
-                plan.apart.append((m, (), {**by_place, **by_name}))
-        if not torch.compiler.is_compiling():
-            self._plans[(positional, *names)] = plan
-        return plan
-
-    def _require(self, name: str, m: Metric, positional: int, given: dict[str, int]) -> None:
-        """Raise where a member would miss an entry."""
-        wants = taken_by(m)
-        for place, p in enumerate(wants):
-            entry = m._entries.get(p, p) if isinstance(m, Metric) else p
-            if p in required_of(type(m)) and entry not in given and not (place < positional and entry == p):
-                raise ValueError(
-                    f"MetricCollection: {name!r} ({type(m).__name__}) needs the entry {entry!r} but the update gave "
-                    f"{positional} by position and {list(given)} by name. Name what it takes, as in .bind({p}='…')."
-                )
-
-    def _feed(self, ledger: Ledger, args: tuple[Any, ...], kwargs: dict[str, Any], apart: Callable[[list[Call]], Any]) -> Any:
-        """Add a batch to a ledger laid out as ours, and to the members apart as `apart` does: all or nothing."""
-        compiling = torch.compiler.is_compiling()
-        if not ledger.on_cpu:
-            ledger.meet()
-        plan = None if compiling else self._plans.get((len(args), *kwargs))  # a trace plans afresh
-        if plan is None:
-            plan = self._plan(len(args), tuple(kwargs))
-        values = [*args, *kwargs.values()]
-        taken: list[tuple[int, Any, Any]] = []
-        rows: list[tuple[Sequence[int], Sequence[float | None]]] = []
-        j = 0
-        group: tuple[int, ...] = ()
-        scalars: list[Any] = []
-        try:
-            for j, places, take in plan.inputs:
-                follow = j in ledger.followed
-                batch = [x.detach() if isinstance(x := values[p], Tensor) and x.requires_grad and not follow else x for p in places]
-                ledger.accept(j, batch, "the collection")
-                taken.append((j, *take(ledger.strict[j], *batch)))
-            for strategy, group, places, columns in plan.scalars:
-                j = -1
-                scalars = [values[p] for p in places]
-                numbers, rest = read_scalars(strategy, scalars, eager=not in_functorch())
-                rows.append((group, numbers))
-                if rest:
-                    taken += self._take_rest(ledger, group, scalars, rest, columns)
-        except Exception as error:
-            if j < 0:
-                j, batch = self._refused(group, scalars)
-            raise refused(error, self._names_of(j), self.ledger.inputs[j][1], batch) from error.__cause__
-        done = apart([(m, [values[p] for p in places], {n: values[p] for n, p in given.items()}) for m, places, given in plan.apart])
-        for j, key, piece in taken:
-            if j < 0:
-                ledger.add_row(key, piece[0])
-            else:
-                ledger.add(j, key, piece)
-        for indices, numbers in rows:
-            add_scalars(ledger, indices, numbers)
-        ledger.tick()
-        return done
-
-    def _refused(self, group: tuple[int, ...], scalars: list[Any]) -> tuple[int, list[Any]]:
-        """The input of the first of some averages that was given NaN, or no number, and what it was given."""
-        for i, x in zip(group, scalars):
-            number = isinstance(x, float | int) or (isinstance(x, Tensor) and host_visible(x))
-            if not number or bool(torch.as_tensor(x).isnan().any()):
-                return self.ledger.input_of(i), [x]
-        return self.ledger.input_of(group[0]), scalars[:1]
-
-    def _take_rest(self, ledger: Ledger, indices: tuple[int, ...], values: list[Any], rest: list[int], columns: ScalarRows) -> list[Any]:
-        """Tensors among plain numbers: scalars of one dtype on a device stacked in one operator, the rest each by its input."""
-        chosen = [x.detach() if (x := values[p]).requires_grad else x for p in rest]
-        ledger.accept(ledger.input_of(indices[0]), chosen, "the collection")
-        first = chosen[0]
-        alike = len(chosen) > 1 and all(x.ndim == 0 and x.dtype == first.dtype for x in chosen)
-        if alike and may_wait(first):
-            if len(rest) < len(indices):
-                columns = ScalarRows(columns.strategy, tuple(indices[p] for p in rest))
-            return [(-1, columns, (torch.stack(chosen),))]
-        taken = []
-        for place in rest:
-            j = ledger.input_of(indices[place])
-            taken.append((j, *ledger.inputs[j][0].take(ledger.strict[j], values[place].detach())))
-        return taken
-
-    def _names_of(self, j: int) -> str:
-        """The members that input `j` of the ledger serves."""
-        pair = self.ledger.inputs[j] if j < len(self.ledger.inputs) else None
-        names = [
-            self._name(n)
-            for n, m in self._modules.items()
-            if isinstance(m, Formula) and m.ledger is self.ledger and pair in [(s.input, e) for s, e in m.needs()]
-        ]
-        return ", ".join(names) or "MetricCollection"
+        self.__dict__.update(_feeding=feeding, _sharing=sharing, _told=told)
 
     # ---- the contract
     def update(self, *args: Any, **kwargs: Any) -> None:
@@ -321,15 +176,19 @@ class MetricCollection(nn.Module):
         if "valid" in kwargs and not self._takes_valid():
             return self._update_valid(kwargs.pop("valid"), args, kwargs)
         if torch.compiler.is_compiling():
-            self._update_here(args, kwargs)
+            self._update_here(args, kwargs, True)
         else:
-            with self._guard:
-                self._update_here(args, kwargs)
+            guard = self._guard
+            guard.acquire()  # half the price of a with statement
+            try:
+                self._update_here(args, kwargs, False)
+            finally:
+                guard.release()
 
-    def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any], compiling: bool) -> None:
         if self.ledger.left or self.ledger.emptied:
             self._regroup()
-        self._feed(self.ledger, args, kwargs, update_all)
+        self._feeding.add(self.ledger, args, kwargs, update_all, compiling)
 
     def _takes_valid(self) -> bool:
         """Whether a member's own update has an entry of that name."""
@@ -337,31 +196,18 @@ class MetricCollection(nn.Module):
 
     @guarded
     def _update_valid(self, valid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        values = [*args, *kwargs.values()]
-        found = rows_of(valid, values, "MetricCollection")
+        found = rows_of(valid, [*args, *kwargs.values()], "MetricCollection")
         if isinstance(found, list):
             self.update(*found[: len(args)], **dict(zip(kwargs, found[len(args) :])))
             return
-        # Only a device knows the mask: members that feed the ledger wait for it in the background, the others here.
-        plan = self._plans.get((len(args), *kwargs)) or self._plan(len(args), tuple(kwargs))
-        takes = [(j, places) for j, places, _ in plan.inputs]
-        takes += [(self.ledger.input_of(i), (p,)) for _, indices, places, _ in plan.scalars for i, p in zip(indices, places)]
-        empty = [x[:0] if isinstance(x, Tensor) and x.ndim else x for x in values]
-        for j, places in takes:  # refuses what can be refused now
-            self.ledger.accept(j, [values[p] for p in places], "the collection")
-            self.ledger.inputs[j][0].take(False, *(empty[p] for p in places))
-        later = [call for call in plan.apart if isinstance(call[0], Formula) and call[0].only_feeds]
-        others = [call for call in plan.apart if call not in later]
-        rows = rows_of(found.cpu(), values, "MetricCollection") if others else []
-        update_all([(m, [rows[p] for p in places], {n: rows[p] for n, p in given.items()}) for m, places, given in others])
-        for m, places, given in later:
-            m.update(*(values[p] for p in places), **{n: values[p] for n, p in given.items()}, valid=found)
-        self.ledger.wait_for(found, values, takes)
+        if self.ledger.left or self.ledger.emptied:
+            self._regroup()
+        self._feeding.add_unseen(found, args, kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """The values on this batch, which is also accumulated, in one pass. A mask of valid rows on a device is waited for."""
         if "valid" in kwargs and not self._takes_valid():
-            args, kwargs = _valid_part("MetricCollection", kwargs.pop("valid"), args, kwargs)
+            args, kwargs = valid_part("MetricCollection", kwargs.pop("valid"), args, kwargs)
         if torch.compiler.is_compiling() or any(getattr(m, "dist_sync_on_step", False) for m in self.modules()):
             return self._forward_here(args, kwargs)  # a thread that waits for other ranks must hold nothing
         with self._guard:
@@ -370,17 +216,17 @@ class MetricCollection(nn.Module):
     def _forward_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         if self.ledger.left or self.ledger.emptied:
             self._regroup()
-        followed = self._followed() if wants_grad(args, kwargs) else ()
+        followed = self._sharing.followed() if wants_grad(args, kwargs) else ()
         batch: Ledger = LooseLedger(self.ledger, followed) if followed else self.ledger.scratch()
-        apart = self._feed(batch, args, kwargs, Forwarded)
+        apart = self._feeding.add(batch, args, kwargs, Forwarded, torch.compiler.is_compiling())
         if not isinstance(batch, LooseLedger):
             batch = self.ledger.scratch_in_use()
         self.ledger.absorb(batch, 1)  # before any value: a failed value loses nothing
         values = apart.values()
-        first = next((m for m, _ in self._shared if m.dist_sync_on_step and m.ledger is self.ledger), None)
+        first = self._sharing.synced_on_step()
         if first is not None and distributed.available():
             batch = first._over_ranks(batch.settled(), first.process_group)
-        read = self._values(batch)
+        read = self._sharing.values(batch)
         for m in self._modules.values():
             if id(m) in read:
                 value = m._of_batch(read[id(m)])
@@ -389,33 +235,18 @@ class MetricCollection(nn.Module):
                 m.__dict__["_forward_cache"] = cached
         return self._named({n: values[id(m)] for n, m in self._modules.items()})
 
-    def _followed(self) -> list[int]:
-        """The inputs of differentiable members."""
-        wanted = {i for m, indices in self._shared if m.is_differentiable for i in indices}
-        return [j for j, feeds in enumerate(self.ledger.feeds) if wanted & set(feeds)]
-
-    def _values(self, ledger: Ledger, read: Read | None = None, skipped: Container[int] = (), numbers: bool = True) -> dict[int, Any]:
-        """Unrounded value of every member that shares, and is `read`, by id; what several formulas see is made once."""
-        mine = self.ledger
-        here = [
-            each
-            for each in self._shared
-            if (m := each[0]).ledger is mine and m._emptied != mine.generation and id(m) not in skipped and (read is None or m in read)
-        ]
-        return Seen(ledger).values(here, numbers) if here else {}
-
     def compute(self) -> dict[str, Any]:
         """All values over everything seen since the last reset, by name."""
         read = self._read_ranks()
         with self._guard:
-            total = self._total(read)
-            found = self._values(total, read) if total is not None else {}
+            total = self._sharing.total(read)
+            found = self._sharing.values(total, read) if total is not None else {}
             values = {n: m._finish(found[key]) for n, m in self._modules.items() if (key := id(m)) in found}
         if len(values) < len(self._modules):
             values = {n: values[n] if n in values else m.compute() for n, m in self._modules.items()}
         out = self._named(values)
         if found and total is not None:
-            check_all(self._faults(total), out)
+            check_all(self._sharing.faults(total), out)
         return out
 
     def _read_ranks(self) -> Read | None:
@@ -446,16 +277,6 @@ class MetricCollection(nn.Module):
         signs = signs_of(self._modules.values(), metric.process_group) if self._told else None
         return self.together.peers(signs, lambda: list(peers_of(self._leaves(), metric)))
 
-    def _total(self, read: Read | None) -> Ledger | None:
-        """The shared ledger to read: over all ranks, or this rank's own; None where ranks share differently, so that each member has its own."""
-        if read is None:
-            return self.ledger
-        sharing = next((m for m, _ in self._shared if m.ledger is self.ledger and not m.emptied and m in read), None)
-        return None if sharing is None or read.totals.apart else read.ledger_of(sharing)
-
-    def _faults(self, ledger: Ledger) -> list[tuple[str, Fault]]:
-        return [(self._served[j], fault) for j in range(len(ledger.inputs)) for fault in ledger.faults_of(j)]
-
     @guarded
     def fetch(self, reset: bool = False) -> Pending:
         """All values as Python numbers in full precision, later: starts what must be sent and copied, and returns at once.
@@ -464,52 +285,42 @@ class MetricCollection(nn.Module):
         consistent cut.
         """
         under_way = UnderWay(self.together, list(self._leaves()))
-        names, served = list(self._modules), self._served
-        values, faults = self._values_now(under_way.read)
-        later = [
-            (n, m, m._later(under_way.read) if not isinstance(m, Formula) else None) for n, m in self._modules.items() if n not in values
-        ]
-
-        def evaluate() -> tuple[Any, list[tuple[str, Fault]]]:
-            seen: set[int] = set()
-            for n, m, thunk in later:
-                if thunk is not None:
-                    values[n], found = thunk()
-                    faults.extend((self._name(n), f) for _, f in found)
-                    continue
-                assert under_way.read is not None
-                ledger = under_way.read.ledger_of(m)
-                values[n] = m._unfinished(m._value_in(ledger))
-                if not ledger.shared:
-                    faults.extend((self._name(n), f) for f in m._faults(ledger))
-                elif id(ledger) not in seen:
-                    seen.add(id(ledger))
-                    faults.extend((served[j], f) for j in range(len(ledger.inputs)) for f in ledger.faults_of(j))
-            return self._named({n: values[n] for n in names}), faults
-
-        pending = under_way.pending(evaluate)
+        pending = under_way.pending(self._later(under_way.read))
         if reset:
             self.reset()
         return pending
 
     def _later(self, read: Read | None) -> Callable[[], tuple[Any, list[tuple[str, Fault]]]]:
-        """As of a metric, for a collection that is inside of one."""
+        """What gives the values, not yet on the host, and what was kept out, once the totals of all ranks have come. What is this rank's is taken now."""
+        sharing = self._sharing
         values, faults = self._values_now(read)
-        later = {n: m._later(read) for n, m in self._modules.items() if n not in values}
+        later = {n: (m, None if isinstance(m, Formula) else m._later(read)) for n, m in self._modules.items() if n not in values}
+        names = list(self._modules)
 
         def arrived() -> tuple[Any, list[tuple[str, Fault]]]:
-            for n, thunk in later.items():
-                values[n], found = thunk()
-                faults.extend((self._name(n), f) for _, f in found)
-            return self._named({n: values[n] for n in self._modules}), faults
+            told: set[int] = set()
+            for n, (m, thunk) in later.items():
+                if thunk is not None:
+                    values[n], found = thunk()
+                    faults.extend((self._name(n), f) for _, f in found)
+                    continue
+                assert read is not None  # else the formulas were read already
+                ledger = read.ledger_of(m)
+                values[n] = m._unfinished(m._value_in(ledger))
+                if not ledger.shared:
+                    faults.extend((self._name(n), f) for f in m._faults(ledger))
+                elif id(ledger) not in told:
+                    told.add(id(ledger))
+                    faults.extend(sharing.faults(ledger))
+            return self._named({n: values[n] for n in names}), faults
 
         return arrived
 
     def _values_now(self, read: Read | None) -> tuple[dict[str, Any], list[tuple[str, Fault]]]:
         """The values, and what was kept out, of the formulas that do not wait for other ranks."""
         elsewhere = frozenset(id(m) for m in self._modules.values() if isinstance(m, Formula) and m._to_sync())
-        shared = self._values(self.ledger, skipped=elsewhere, numbers=False)
-        faults = self._faults(self.ledger) if shared else []
+        shared = self._sharing.values(self.ledger, skipped=elsewhere, numbers=False)
+        faults = self._sharing.faults(self.ledger) if shared else []
         values: dict[str, Any] = {}
         for n, m in self._modules.items():
             if read is not None and m in read:
@@ -521,6 +332,20 @@ class MetricCollection(nn.Module):
                 values[n] = m._unfinished(m._value_in(ledger))
                 faults += [(self._name(n), f) for f in m._faults(ledger)]
         return values, faults
+
+    def interval(self, level: float = 0.95, method: str = "wilson") -> dict[str, tuple[Any, Any]]:
+        """The confidence intervals of all metrics that have one, `(low, high)` by the names of the values, in one read over ranks.
+
+        Rates have one in closed form, by `method`: "wilson" or "exact", see `Accuracy.interval`. A `BootStrapper` gives that of its resamples.
+        Metrics without are left out; NoInterval, a ValueError, where there is no other.
+        """
+        asked = Intervals("MetricCollection", level, method)
+        read = read_all(self, self.together, list(self._leaves()), self.peers)
+        return paired(*read_bounds(self, read, asked))
+
+    def _bounds_later(self, read: Read | None, asked: Intervals) -> Callable[[], tuple[tuple[Any, Any], list[tuple[str, Fault]]]]:
+        """As `_later`, of the confidence intervals of the members that have one."""
+        return joined(of_those_that_have(self._modules, read, asked, "MetricCollection"), self._named, self._name)
 
     def plot(self, val: Any = None, ax: Any = None, together: bool = False) -> Any:
         """Draw all values, or `val`: a dict that was computed before, or a list of them, one for each step. Needs matplotlib.
@@ -549,7 +374,7 @@ class MetricCollection(nn.Module):
     @guarded
     def merge_state(self, other: MetricCollection | Mapping[str, Any] | str | os.PathLike[str]) -> None:
         """Add what another collection of the same metrics has seen: the collection, its `state_dict`, or a file of `torchtally.save`."""
-        other = _opened(other)
+        other = opened(other)
         if isinstance(other, Mapping):
             states, other = other, self.clone()
             other.load_state_dict(states)
@@ -571,7 +396,9 @@ class MetricCollection(nn.Module):
     def clone(self, prefix: str | None = None, postfix: str | None = None) -> MetricCollection:
         """A copy with the same totals and nothing shared; another prefix or postfix if given."""
         new = copy.deepcopy(self)
-        new.__dict__.update(prefix=self.prefix if prefix is None else prefix, postfix=self.postfix if postfix is None else postfix)
+        if prefix is not None or postfix is not None:
+            new.__dict__.update(prefix=self.prefix if prefix is None else prefix, postfix=self.postfix if postfix is None else postfix)
+            new._arrange()
         return new
 
     def set_dtype(self, dst_type: str | torch.dtype) -> MetricCollection:
@@ -628,7 +455,7 @@ class MetricCollection(nn.Module):
         """
         if reduce:
             return self.over_ranks().state_dict(*args, **kwargs)
-        if args or kwargs.get("destination") is not None or getattr(_saving, "complete", False):
+        if not asked_alone(args, kwargs):
             return super().state_dict(*args, **kwargs)
         with saving_all():
             if kwargs.get("prefix") or any(m._modules or m._state_dict_hooks for m in self._modules.values()) or self._state_dict_hooks:
@@ -656,25 +483,13 @@ class MetricCollection(nn.Module):
         """What `super().state_dict()` gives, in a tenth of the time: shared slots are copied once."""
         out: Any = OrderedDict()
         out._metadata = OrderedDict([("", {"version": self._version})])
-        ledger = self.ledger
-        ledger.fold()
-        views, updates = ledger.views(), torch.tensor(ledger.updates)
-        copies: dict[tuple[int, str], Any] = {}
-        places = self._places
-        if places is None:
-            shared = ((n, m) for n, m in self._modules.items() if isinstance(m, Formula) and m.ledger is ledger)
-            places = {n: [(f"{n}.{key}", place) for key, place in m._places(ledger).items()] for n, m in shared}
-            self.__dict__["_places"] = places
+        sharing, save = set(self._sharing.names()), self._sharing.slots.saver()
         for name, m in self._modules.items():
             out._metadata[name] = {"version": m._version}
-            if not (isinstance(m, Formula) and m.ledger is ledger and not m.emptied):
+            if name in sharing:
+                save(name, out)
+            else:
                 m._save_to_state_dict(out, f"{name}.", False)
-                continue
-            for key, place in places[name]:
-                if place not in copies:
-                    copies[place] = map_tensors(getattr(views[place[0]], place[1]), Tensor.clone)
-                out[key] = copies[place]
-            out[f"{name}.updates"] = updates
         return out
 
     @guarded
@@ -689,122 +504,53 @@ class MetricCollection(nn.Module):
         error_msgs: list[str],
     ) -> None:
         self.ledger.fold()
-        sharing = {n: m for n, m in self._modules.items() if isinstance(m, Formula) and m.ledger is self.ledger and not m.emptied}
+        sharing = self._sharing.names()
         told = [int(state_dict[k]) for n in sharing if (k := f"{prefix}{n}.updates") in state_dict]
         if len(told) == len(sharing) or self.ledger.updates == 0:  # else those who are not told keep what they have, and the others leave
-            self._load_shared(state_dict, prefix, sharing, told)
+            if told:
+                self.ledger.clock.load(told[0])
+            self._sharing.slots.fill(sharing, state_dict, prefix)  # before members load, so that those who agree with it stay
         if strict and not prefix:  # what the collection itself saved is complete
             for path, m in self.named_modules():
                 names = [f"{path}.{n}" for n in m.metric_state] if isinstance(m, Metric) and (isinstance(m, Formula) or m._defaults) else []
                 missing_keys += names if not any(n in state_dict for n in names) else []
         super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
 
-    def _load_shared(self, state_dict: dict[str, Any], prefix: str, sharing: dict[str, Formula], updates: list[int]) -> None:
-        """Fill what members share before they load, so that those who agree with it stay."""
-        filled: set[tuple[int, str]] = set()
-        if updates:
-            self.ledger.clock.load(updates[0])
-        for name, m in sharing.items():
-            for n, (slots, slot) in m._named_slots(self.ledger).items():
-                x, mine = state_dict.get(f"{prefix}{name}.{n}"), getattr(slots, slot)
-                if not isinstance(x, Tensor) or not isinstance(mine, Tensor) or (id(slots), slot) in filled:
-                    continue
-                if x.shape == mine.shape and x.is_floating_point() == mine.is_floating_point():
-                    filled.add((id(slots), slot))
-                    mine.copy_(x)
-                    self.ledger.reduced = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_plans": {}}
-
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._adopt()
 
-    # ---- being a mapping
-    def _name(self, name: str) -> str:
-        return f"{self.prefix or ''}{name}{self.postfix or ''}"
-
-    def _named(self, values: dict[str, Any]) -> dict[str, Any]:
-        """With prefix and postfix; a value that is a dict is spread out, under the member's name where it says so or names would clash."""
-        inner = [k for v in values.values() if isinstance(v, dict) for k in v]
-        named = {n for n in values if getattr(self._modules[n], "_names_values", False)} if inner else set()
-        if not inner and not self.prefix and not self.postfix:
-            return {n: v for n, v in values.items() if not isinstance(v, dict)}
-        out: dict[str, Any] = {}
-        for name, value in values.items():
-            if isinstance(value, dict):
-                for k, v in value.items():
-                    alone = inner.count(k) == 1 and k not in values and name not in named
-                    out[self._name(k if alone else f"{name}_{k}")] = v
-            else:
-                out[self._name(name)] = value
-        return out
-
-    def items(self, keep_base: bool = False, copy_state: bool = True) -> list[tuple[str, Any]]:
-        """Names (with prefix and postfix unless `keep_base`) and members."""
-        return [(n if keep_base else self._name(n), m) for n, m in self._modules.items()]
-
-    def keys(self, keep_base: bool = False) -> list[str]:
-        """Names, with prefix and postfix unless `keep_base`."""
-        return [n if keep_base else self._name(n) for n in self._modules]
-
-    def values(self, copy_state: bool = True) -> list[Any]:
-        """Members."""
-        return list(self._modules.values())
-
-    def __getitem__(self, name: str, copy_state: bool = True) -> Any:
-        if name in self._modules:
-            return self._modules[name]
-        for n, m in self._modules.items():
-            if self._name(n) == name:
-                return m
-        raise KeyError(f"MetricCollection has no metric {name!r}; it has {self.keys()}.")
-
+    @guarded
     def __setitem__(self, name: str, metric: Metric) -> None:
-        gone = self._modules.pop(name, None)
-        if isinstance(gone, Metric):
-            gone.__dict__["_collection"] = None
-        self._put([(name, metric)])
+        check_member(name, metric)
+        order = list(self._modules)
+        if name in order:
+            self.pop(name)
+        self._put([(name, metric, ("", ""))])
+        for n in order[order.index(name) + 1 :] if name in order else ():  # a new metric takes the old one's place
+            self._modules[n] = self._modules.pop(n)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._modules or name in self.keys()
+    @guarded
+    def pop(self, name: str) -> Any:
+        """Take a metric out. It keeps what it has seen."""
+        gone = self[name]
+        base = next(n for n in self._modules if name in (n, self._name(n)))
+        del self._modules[base]
+        self._around.pop(base, None)
+        if not any(gone is m for m in self._modules.values()):
+            if isinstance(gone, Formula) and gone.ledger is self.ledger:
+                gone._leave()
+            for m in gone.modules():
+                if isinstance(m, Metric):
+                    m.__dict__.update(_guard=gone._guard if m is not gone else Guard(), _collection=None)
+        self._arrange()
+        self._adopt()
+        return gone
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.keys())
+    def __delitem__(self, name: str) -> None:
+        self.pop(name)
 
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __hash__(self) -> int:
-        return id(self)
-
-    def __repr__(self) -> str:
-        lines = [f"  ({n}): {m!r}".replace("\n", "\n  ") for n, m in self._modules.items()]
-        for name in ("prefix", "postfix"):
-            if getattr(self, name):
-                lines.append(f"  {name}={getattr(self, name)!r}")
-        return "MetricCollection(\n" + ",\n".join(lines) + "\n)"
-
-
-def _members(metrics: Any, additional: Sequence[Any]) -> Iterator[tuple[str, Metric]]:
-    """Names and metrics of all the forms a collection can be given."""
-    if isinstance(metrics, Mapping):
-        if additional:
-            raise ValueError("MetricCollection: further metrics can be given only after a metric or a list, not after a dict.")
-        for name, metric in metrics.items():
-            if not isinstance(name, str):
-                raise ValueError(f"MetricCollection: name {name!r} is a {type(name).__name__}; expected a string.")
-            if isinstance(metric, MetricCollection):
-                yield from ((f"{name}_{inner}", m) for inner, m in metric.items())
-            else:
-                yield name, metric
-        return
-    listed = [metrics] if isinstance(metrics, nn.Module) else metrics
-    if not isinstance(listed, list | tuple):
-        raise ValueError(f"MetricCollection: got {metrics!r}; expected a metric, a list of metrics, or a dict of names.")
-    for metric in (*listed, *additional):
-        if isinstance(metric, MetricCollection):
-            yield from metric.items()
-        else:
-            yield type(metric).__name__, metric
+    def clear(self) -> None:
+        """Take all metrics out."""
+        for name in list(self._modules):
+            self.pop(name)

@@ -62,3 +62,26 @@ def report(name: str, faults: list[tuple[Fault, int, int]], values: Any) -> None
         error = FaultError(fatal)
         error.values = values
         raise error
+
+
+def check_all(faults: list[tuple[str, Fault]], values: Any) -> None:
+    """Report what was wrong with values, by name. Waits for the device once, and only where there can be faults."""
+    if not faults:
+        return
+    here = [(name, f) for name, f in faults if f.count.is_cpu and f.count.numpy()]
+    there = [(name, f) for name, f in faults if not f.count.is_cpu]
+    found = here + there
+    read = [int(x) for _, f in here for x in (f.count, f.first)]
+    if there:
+        read += torch.stack([x for _, f in there for x in (f.count, f.first)]).tolist()
+    by_name: dict[str, list[tuple[Fault, int, int]]] = {}
+    for (name, fault), count, first in zip(found, read[::2], read[1::2]):
+        if count:
+            by_name.setdefault(name, []).append((fault, count, first))
+    for name, several in by_name.items():
+        report(name, several, values)
+
+
+def check(name: str, faults: list[Fault], values: Any) -> None:
+    """The same for one metric."""
+    check_all([(name, f) for f in faults], values)

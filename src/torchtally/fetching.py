@@ -11,7 +11,7 @@ from .distributed import Flight, Flights
 from .faults import Fault
 from .ledger import Ledger
 from .pending import Pending
-from .together import Read, Together, copy_over_ranks, leaves_of, peers_of, same_ranks
+from .together import Members, Read, Together, copy_over_ranks, leaves_of, peers_of, same_ranks
 
 if TYPE_CHECKING:
     from .formula import Formula
@@ -58,7 +58,7 @@ def leaves_named(metric: Any) -> Leaves:
     return [(n or type(metric).__name__, m) for n, m in leaves_of(metric).items()]
 
 
-def read_all(reader: Any, together: Together, leaves: Leaves, peers: Callable[[Any], Leaves] | None = None) -> Reads | None:
+def read_all(reader: Any, together: Together, leaves: Leaves, peers: Callable[[Any], Members] | None = None) -> Reads | None:
     """The totals of all ranks, waited for; None where there are none to read from. `peers` gives what is read together with a metric."""
     peers = peers or partial(peers_of, leaves)
     found = [together.read(reader, partial(peers, m), m.process_group, m.timeout) for m in readers(leaves)]

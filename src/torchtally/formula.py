@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,16 +12,18 @@ import torch
 from torch import Tensor
 
 from . import distributed
-from .faults import Fault, report
+from .clock import Clock
+from .faults import Fault, check
 from .fetching import fetch_alone
 from .guard import guarded
-from .ledger import Clock, Key, Ledger, LooseLedger
-from .metric import Metric, _opened, _saving, _seen, required_of, taken_by
+from .holder import Holder
+from .ledger import Ledger
+from .loose_ledger import LooseLedger, feed_loose
 from .pending import Pending
 from .refusal import refused
-from .statistic import Slots, Statistic, in_functorch, loose, map_tensors
+from .seen import Seen
+from .statistic import loose, map_tensors
 from .together import Read, described, gathered_by, part_of_all
-from .valid import rows_of
 
 
 def feeds(update: Callable[..., None]) -> Callable[..., None]:
@@ -43,110 +44,22 @@ def feeds(update: Callable[..., None]) -> Callable[..., None]:
     return feeding  # type: ignore[no-any-return]
 
 
-class Formula(Metric):
-    """A metric that is a formula, `value`, over the totals of its statistics.
-
-    Totals live in `ledger`: the metric's own, or that of the collection it is a member of. A member that is written to on its own
-    first takes its totals into a ledger of its own.
-    """
+class Formula(Holder):
+    """A metric that is a formula, `value`, over the totals of its statistics."""
 
     _builtin = True
-    entries: tuple[str, ...] = ("preds", "target")
-    """The parameters of `update` that the statistics are fed, in order."""
+
+    in_numbers: ClassVar[bool] = False
+    """Whether `value` takes what `Statistic.numbers` gives in place of tensors, too."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if not cls.__module__.startswith("torchtally."):
             cls.in_numbers = False  # who wrote it was told of tensors
 
-    def __init__(self, *statistics: Statistic, validate_args: bool = True, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        if not isinstance(validate_args, bool):
-            raise ValueError(f"{type(self).__name__}: validate_args is {validate_args!r}; expected True or False.")
-        ledger = Ledger([(s, self.entries) for s in statistics], torch.get_default_device())
-        self.__dict__.update(statistics=statistics, validate_args=validate_args, ledger=ledger, _left=None, _emptied=-1, _kept=False)
-        self.__dict__["_needed"] = self._name_needs()
-        if not validate_args:
-            ledger.strict = [False] * len(ledger.inputs)
-
-    statistics: tuple[Statistic, ...]
-    validate_args: bool
-    ledger: Ledger
-    _needed: list[Key]
-    _left: Ledger | None
-    _emptied: int
-    _kept: bool
-
     def value(self, *totals: Any) -> Any:
         """The result, from what each statistic's `totals` gives; in float64 wherever it is not a count."""
         raise NotImplementedError
-
-    in_numbers: ClassVar[bool] = False
-    """Whether `value` takes what `Statistic.numbers` gives in place of tensors, too."""
-
-    # ---- adding
-    def _add(self, *batch: Any, valid: Any = None) -> None:
-        """Feed a batch to the statistics: everything is checked before anything is written."""
-        if valid is not None:
-            self._update_valid(valid, batch)
-        elif torch.compiler.is_compiling():
-            self._add_here(batch)
-        else:
-            guard = self._guard
-            guard.acquire()  # half the price of a with statement
-            try:
-                self._add_here(batch)
-            finally:
-                guard.release()
-
-    def _add_here(self, batch: tuple[Any, ...]) -> None:
-        if self.ledger.shared:
-            self._leave()
-        self._write(self._taken(batch))
-
-    def _taken(self, batch: tuple[Any, ...]) -> list[Any]:
-        """A batch checked and reduced to pieces; nothing is written."""
-        ledger = self.ledger
-        if not ledger.on_cpu:
-            ledger.meet()
-        if not ledger.followed:
-            batch = tuple([x.detach() if isinstance(x, Tensor) and x.requires_grad else x for x in batch])
-        try:
-            taken = []
-            for j, ((input_, _), strict) in enumerate(zip(ledger.inputs, ledger.strict)):
-                ledger.accept(j, batch, "the metric")
-                taken.append(input_.take(strict, *batch))
-        except Exception as error:
-            raise refused(error, type(self).__name__, self.entries, batch) from error.__cause__
-        return taken
-
-    def _write(self, taken: list[Any]) -> None:
-        ledger = self.ledger
-        for j, (key, piece) in enumerate(taken):
-            ledger.add(j, key, piece)
-        ledger.tick()
-
-    @guarded
-    def _update_valid(self, valid: Any, batch: tuple[Any, ...]) -> None:
-        """Add the rows of a batch that count."""
-        if self.ledger.shared:
-            self._leave()
-        found, ledger = rows_of(valid, batch, type(self).__name__), self.ledger
-        if isinstance(found, list):
-            self._write(self._taken(tuple(found)))
-            return
-        self._taken(tuple(x[:0] if isinstance(x, Tensor) and x.ndim else x for x in batch))  # refuses what can be refused now
-        ledger.wait_for(found, batch, [(j, tuple(range(len(batch)))) for j in range(len(ledger.inputs))])
-
-    def _batch_of(self, positional: Sequence[Any], given: dict[str, Any]) -> tuple[Any, ...]:
-        """The arguments of an `update` that only feeds, in the order of `entries`."""
-        by_name = {**dict(zip(taken_by(self), positional)), **given}
-        missing = sorted(required_of(type(self)) - by_name.keys())
-        if missing:
-            raise ValueError(
-                f"{type(self).__name__}: update needs {missing} but was given {len(positional)} by position and {list(given)} by name."
-            )
-        return tuple([by_name[e] for e in self.entries if e in by_name])
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The value on this batch, which is also accumulated, in one pass.
@@ -160,11 +73,6 @@ class Formula(Metric):
 
     shares = True
     """Whether what a batch adds can be taken apart first and then absorbed."""
-
-    @property
-    def only_feeds(self) -> bool:
-        """Whether `update` does nothing but feed its arguments to the statistics."""
-        return bool(getattr(type(self).update, "feeds", False))
 
     @property
     def plain(self) -> bool:
@@ -214,75 +122,10 @@ class Formula(Metric):
         finally:
             self.__dict__["dist_sync_on_step"] = sync
 
-    # ---- sharing
-    def needs(self) -> list[Key]:
-        """The statistics and the batch entries they are fed."""
-        return self._needed
-
-    def _name_needs(self) -> list[Key]:
-        names = tuple(self._entries.get(e, e) for e in self.entries)
-        return [(s, names) for s in self.statistics]
-
-    @guarded
-    def bind(self, **entries: str) -> Any:
-        ledger = self._leave() if self.ledger.shared else self.ledger
-        super().bind(**entries)
-        self.__dict__["_needed"] = self._name_needs()
-        renamed = Ledger(self.needs(), ledger.device)
-        renamed.strict = ledger.strict
-        ledger.fold()
-        renamed.flats, renamed.samples, renamed.clock = ledger.flats, ledger.samples, ledger.clock
-        self.__dict__["ledger"] = renamed
-        return self
-
-    @property
-    def emptied(self) -> bool:
-        """Whether this member was reset while others still need the ledger they share."""
-        return self.ledger.shared and self._emptied == self.ledger.generation
-
-    def _leave(self) -> Ledger:
-        """Stop sharing: take the totals along into a ledger of its own."""
-        shared, keys, empty = self.ledger, self.needs(), self.emptied
-        ledger = Ledger(keys, shared.device) if empty else shared.part(shared.members_of(keys))
-        ledger.strict = [self.validate_args] * len(ledger.inputs)
-        self.__dict__.update(ledger=ledger, _left=shared)
-        shared.left += 1
-        shared.members -= 1
-        shared.emptied -= empty
-        return ledger
-
-    @guarded
-    def reset(self) -> None:
-        """Forget everything. A shared ledger is cleared when the last of its members is reset; until then this one reads as empty."""
-        ledger = self.ledger
-        read = ledger.reduced  # what was read stays for members that have not asked yet: ranks must not differ in when they read anew
-        if not ledger.shared:
-            ledger.reset()
-            if self._left is not None:
-                self._left.left += 1  # perhaps all are empty now: the next update of the collection looks, and shares again
-        elif not self.emptied:
-            self.__dict__["_emptied"] = ledger.generation
-            ledger.emptied += 1
-            if ledger.emptied == ledger.members:
-                ledger.reset()
-        ledger.reduced = read
-        self._read_again()
-        self.__dict__.update(_forward_cache=None, _is_synced=False, _cache=None)
-
     # ---- reading
-    def _mine(self, ledger: Ledger) -> range | list[int]:
-        return (
-            range(len(ledger.keys)) if not ledger.shared and len(ledger.keys) == len(self.statistics) else ledger.members_of(self.needs())
-        )
-
     def _read(self, ledger: Ledger, numbers: bool = False) -> Any:
         """The formula on the totals of a ledger, in full precision. It may be in NumPy if `numbers`."""
         return Seen(ledger).values([(self, self._mine(ledger))], numbers)[id(self)]
-
-    def _totals(self, ledger: Ledger) -> list[Any]:
-        ledger.fold()
-        views, keys = ledger.views(), ledger.keys
-        return [keys[i][0].totals(views[i]) for i in self._mine(ledger)]
 
     def _finish(self, value: Any) -> Any:
         """Rounded once to the dtype of results, in memory of its own."""
@@ -306,9 +149,6 @@ class Formula(Metric):
         dtype = self._dtype or torch.get_default_dtype()
         return x.float() if dtype is torch.float32 else x.to(dtype)  # .float() takes half the time of .to()
 
-    def _faults(self, ledger: Ledger) -> list[Fault]:
-        return ledger.faults(self._mine(ledger)) if self.validate_args else []
-
     def _whole(self) -> Ledger:
         """The ledger to read: of all ranks, reduced once for all its readers until the next update, or this rank's own."""
         return self._of_ranks() or self._own()
@@ -320,16 +160,6 @@ class Formula(Metric):
             return gathered_by(self.dist_sync_fn, self._alone(), self.process_group)
         read = self._read_ranks(self.process_group)
         return None if read is None else read.ledger_of(self)
-
-    def _own(self) -> Ledger:
-        return self.ledger.scratch() if self.emptied else self.ledger
-
-    @guarded
-    def _alone(self) -> Ledger:
-        """The totals of this metric and no other."""
-        if self.emptied:
-            return Ledger(self.needs(), self.ledger.device)
-        return self.ledger.part(self._mine(self.ledger)) if self.ledger.shared else self.ledger
 
     def _over_ranks(self, ledger: Ledger, group: Any) -> Ledger:
         """A ledger's totals over all ranks, not kept."""
@@ -366,205 +196,19 @@ class Formula(Metric):
         now = self._evaluated(self._whole())
         return lambda: now
 
-    @guarded
-    def merge_state(self, other: Metric | dict[str, Any] | str | os.PathLike[str]) -> None:
-        """Add what another metric of the same class and configuration has seen: itself, its `metric_state` or `state_dict`, or a saved file."""
-        other = _opened(other)
-        if self.ledger.shared:
-            self._leave()
-        if isinstance(other, dict):
-            theirs = Ledger(self.needs(), self.ledger.device)
-            missing = [n for n in self._places(theirs) if n not in other]
-            if missing:
-                raise ValueError(f"{type(self).__name__}.merge_state: states {missing} are missing. Were they saved with other arguments?")
-            self._fill(theirs, other, f"{type(self).__name__}.merge_state")
-            self.ledger.absorb(theirs, int(other.get("updates", 1)))
-            return
-        if not isinstance(other, Formula) or other.statistics != self.statistics:
-            raise ValueError(
-                f"{type(self).__name__}: cannot merge the state of {other!r}; expected a metric over the same statistics, {self.statistics}."
-            )
-        source = other.ledger.scratch() if other.emptied else other.ledger
-        part = source.part(other._mine(source))
-        part.to(self.ledger.device)
-        self.ledger.absorb(part)
-
     # ---- across ranks
-    def sync(
-        self,
-        dist_sync_fn: Callable[..., Any] | None = None,
-        process_group: Any = None,
-        should_sync: bool = True,
-        distributed_available: Callable[[], bool] | None = None,
-    ) -> None:
-        if self._is_synced and should_sync:
-            raise RuntimeError(f"{type(self).__name__} is already synced; call unsync first.")
-        available = distributed_available or self.distributed_available_fn or distributed.available
-        if not should_sync or not available():
-            return
-        gather, group = dist_sync_fn or self.dist_sync_fn, process_group if process_group is not None else self.process_group
+    def _reduced(self, gather: Callable[..., Any] | None, group: Any) -> dict[str, Any]:
         total = gathered_by(gather, self._alone(), group) if gather is not None else self._over_ranks(self._alone(), group)
         total.shared = False
-        with self._held():
-            self.__dict__.update(_cache=self.ledger, ledger=total, _is_synced=True)
+        return {"ledger": total}
 
-    @guarded
-    def unsync(self, should_unsync: bool = True) -> None:
-        if not should_unsync:
-            return
-        if not self._is_synced:
-            raise RuntimeError(f"{type(self).__name__} is not synced.")
-        self.__dict__.update(ledger=self._cache, _cache=None, _is_synced=False)
+    def _own_states(self) -> dict[str, Any]:
+        return {"ledger": self.ledger}
 
     def _to_sync(self) -> bool:
         return not self._is_synced and super()._to_sync()
 
-    # ---- state
-    @property
-    def update_count(self) -> int:
-        return 0 if self.emptied else self.ledger.updates
-
-    @property
-    def device(self) -> torch.device:
-        return self.ledger.device
-
-    def set_dtype(self, dst_type: str | torch.dtype) -> Metric:
-        self.__dict__["_dtype"] = getattr(torch, dst_type) if isinstance(dst_type, str) else dst_type
-        return self
-
-    @guarded
-    def _move(self, device: torch.device) -> None:
-        ledger = self._leave() if self.ledger.shared else self.ledger
-        ledger.to(device)
-
-    def _places(self, ledger: Ledger) -> dict[str, tuple[int, str]]:
-        """Name in a state_dict → part of a ledger and slot: slot names, with the statistic's before them where a metric has several."""
-        many = len(self.statistics) > 1
-        places = {}
-        for i in self._mine(ledger):
-            statistic, entries = ledger.keys[i]
-            for name in statistic.slots():
-                places[f"{statistic.label}.{name}" if many else name] = i, name
-            j = len(ledger.keys) + ledger.inputs.index((statistic.input, entries))
-            for name in statistic.input.slots():
-                places[name] = j, name
-        return places
-
-    def _named_slots(self, ledger: Ledger) -> dict[str, tuple[Slots, str]]:
-        views = ledger.views()
-        return {name: (views[part], slot) for name, (part, slot) in self._places(ledger).items()}
-
-    @property
-    def metric_state(self) -> dict[str, Any]:
-        ledger = self.ledger.scratch() if self.emptied else self.ledger
-        ledger.fold()
-        return {name: getattr(slots, slot) for name, (slots, slot) in self._named_slots(ledger).items()}
-
-    def persistent(self, mode: bool = False) -> None:
-        self.__dict__["_kept"] = mode
-
-    def _saved(self) -> dict[str, Any]:
-        if not (self._kept or getattr(_saving, "complete", False)):
-            return {}
-        return {**map_tensors(self.metric_state, _own), "updates": torch.tensor(self.update_count)}
-
-    @guarded
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        for name, x in self._saved().items():
-            destination[prefix + name] = x
-
-    def _fill(self, ledger: Ledger, states: dict[str, Any], name: str) -> None:
-        """Overwrite slots of a ledger, all or none."""
-        named = self._named_slots(ledger)
-        slots_of = {n: ledger.parts[part].slots()[slot] for n, (part, slot) in self._places(ledger).items()}
-        for n, (slots, slot) in named.items():
-            mine, theirs = getattr(slots, slot), states.get(n)
-            if theirs is not None and isinstance(mine, Tensor) and (not isinstance(theirs, Tensor) or theirs.shape != mine.shape):
-                found = tuple(theirs.shape) if isinstance(theirs, Tensor) else type(theirs).__name__
-                raise ValueError(f"{name}: state {n!r} has shape {found}; expected {tuple(mine.shape)}. Was it saved with other arguments?")
-            kind = slots_of[n].dtype.is_floating_point
-            for x in [theirs] if isinstance(theirs, Tensor) else theirs or ():
-                if x.is_floating_point() != kind:
-                    raise ValueError(
-                        f"{name}: state {n!r} has dtype {x.dtype}; expected {slots_of[n].dtype}. Was it saved with another `weighted`?"
-                    )
-        for n, (slots, slot) in named.items():
-            mine, theirs = getattr(slots, slot), states.get(n)
-            if theirs is None:
-                continue
-            if isinstance(mine, Tensor):
-                mine.copy_(theirs)
-            else:
-                mine[:] = [x.detach().clone().to(ledger.device) for x in theirs]
-
-    @guarded
-    def _load_from_state_dict(
-        self,
-        state_dict: dict[str, Any],
-        prefix: str,
-        local_metadata: Any,
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
-    ) -> None:
-        mine = self.metric_state
-        found = {n: state_dict[prefix + n] for n in mine if prefix + n in state_dict}
-        known = {prefix + n for n in (*mine, "updates")}
-        if strict and (self._kept or not prefix or found):
-            missing_keys += [prefix + n for n in mine if n not in found]
-        if found:
-            updates = int(state_dict.get(prefix + "updates", self.update_count or 1))
-            if self.ledger.shared and not (updates == self.update_count and self._agrees(mine, found)):
-                self._leave()
-            ledger = self._leave() if self.emptied else self.ledger
-            try:
-                ledger.fold()
-                self._fill(ledger, found, f"{type(self).__name__}.load_state_dict")
-                ledger.clock.load(updates)
-                ledger.reduced = None
-            except ValueError as error:
-                error_msgs.append(str(error))
-        if strict:
-            inside = (*self._modules,)
-            unexpected_keys += [
-                k
-                for k in state_dict
-                if k.startswith(prefix) and k not in known and k[len(prefix) :].split(".")[0] not in inside and prefix == ""
-            ]
-
-    def _agrees(self, mine: dict[str, Any], theirs: dict[str, Any]) -> bool:
-        """Whether loading would change nothing: what is shared was already filled with the same totals."""
-        return all(
-            isinstance(x, Tensor) and isinstance(mine[n], Tensor) and x.shape == mine[n].shape and torch.equal(mine[n].cpu(), x.cpu())
-            for n, x in theirs.items()
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "ledger" not in self.__dict__:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        if name == "updates":  # as in a state_dict; what saves sharded models looks every entry up as an attribute
-            return torch.tensor(self.update_count)
-        if len(self.statistics) > 1 and (i := next((i for i, s in enumerate(self.statistics) if s.label == name), None)) is not None:
-            return self.ledger.views()[self._mine(self.ledger)[i]]
-        state = self.__dict__["ledger"].place
-        if any(n == name for _, n in state) or any(n == name for _, n in self.__dict__["ledger"].sampled):
-            return self.metric_state[name]
-        return super().__getattr__(name)
-
-    def extra_repr(self) -> str:
-        return ", ".join([*(f"{k}={v!r}" for k, v in self._options()), _seen(self.update_count)])
-
-    def _options(self) -> list[tuple[str, Any]]:
-        """Constructor arguments worth showing: those that differ from their defaults."""
-        shown = []
-        for name, p in inspect.signature(type(self).__init__).parameters.items():
-            if name in self.__dict__ and p.kind is not p.VAR_KEYWORD:
-                value = self.__dict__[name]
-                if p.default is p.empty or (value is not p.default and value != p.default):
-                    shown.append((name, value))
-        return shown
-
+    # ---- without remembering
     def one_shot(self, *batch: Any) -> Any:
         """The value on one batch that is not accumulated; gradients flow where the metric is differentiable."""
         ledger = self.ledger
@@ -574,17 +218,7 @@ class Formula(Metric):
         device = next((x.device for x in batch if isinstance(x, Tensor)), ledger.device)
         slots = [loose(p, device, clock) for p in ledger.parts]
         try:
-            for j, (pair, feeds) in enumerate(zip(ledger.inputs, ledger.feeds)):
-                _, piece = pair[0].take(self.validate_args, *batch)
-                if piece is None:
-                    continue
-                own = slots[len(ledger.keys) + j]
-                normal = pair[0].settle(own, [piece], 1)
-                for i in feeds:
-                    statistic = ledger.keys[i][0]
-                    statistic.update(slots[i], *normal)
-                    for name, number in statistic.drain(slots[i].host).items() if slots[i].host is not None else ():
-                        setattr(slots[i], name, getattr(slots[i], name) + number)
+            feed_loose(ledger, slots, batch, 1, self.validate_args)
         except Exception as error:
             raise refused(error, type(self).__name__, self.entries, batch) from error.__cause__
         value = self._finish(self.value(*(s.totals(slots[i]) for i, s in enumerate(self.statistics))))
@@ -594,73 +228,8 @@ class Formula(Metric):
         return value
 
 
-class Seen:
-    """What formulas see of the totals of a ledger, made once for all of them."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        ledger.fold()
-        self._ledger, self._keys = ledger, ledger.keys
-        self._tensors: dict[int, Any] = {}
-        self._numbers: dict[int, Any] = {}
-
-    def values(self, formulas: Sequence[tuple[Formula, Sequence[int]]], numbers: bool) -> dict[int, Any]:
-        """The unrounded value of each by id, from the statistics at the places beside it; in NumPy where they can be, if `numbers`."""
-        out, in_tensors = {}, formulas
-        slots = self._ledger.views_in_numpy() if numbers and not torch.compiler.is_compiling() and not in_functorch() else None
-        if slots is not None:
-            in_tensors = []
-            with np.errstate(divide="ignore", invalid="ignore"):
-                for each in formulas:
-                    m, places = each
-                    found = [self._number(i, slots[i]) for i in places] if m.in_numbers else ()
-                    if found and not any([x is None for x in found]):
-                        out[id(m)] = m.value(*found)
-                    else:
-                        in_tensors.append(each)
-        for m, places in in_tensors:
-            out[id(m)] = m.value(*[self._tensor(i) for i in places])
-        return out
-
-    def _number(self, i: int, slots: Slots) -> Any:
-        if i not in self._numbers:
-            self._numbers[i] = self._keys[i][0].numbers(slots)
-        return self._numbers[i]
-
-    def _tensor(self, i: int) -> Any:
-        if i not in self._tensors:
-            self._tensors[i] = self._keys[i][0].totals(self._ledger.views()[i])
-        return self._tensors[i]
-
-
 def wants_grad(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether autograd follows any of a batch's entries."""
     if not torch.is_grad_enabled() or torch.compiler.is_compiling():
         return False
     return any(isinstance(x, Tensor) and x.requires_grad for x in (*args, *kwargs.values()))
-
-
-def _own(x: Tensor) -> Tensor:
-    return x.detach().clone()
-
-
-def check_all(faults: list[tuple[str, Fault]], values: Any) -> None:
-    """Report what was wrong with values, by name. Waits for the device once, and only where there can be faults."""
-    if not faults:
-        return
-    here = [(name, f) for name, f in faults if f.count.is_cpu and int(f.count)]
-    there = [(name, f) for name, f in faults if not f.count.is_cpu]
-    found = here + there
-    read = [int(x) for _, f in here for x in (f.count, f.first)]
-    if there:
-        read += torch.stack([x for _, f in there for x in (f.count, f.first)]).tolist()
-    by_name: dict[str, list[tuple[Fault, int, int]]] = {}
-    for (name, fault), count, first in zip(found, read[::2], read[1::2]):
-        if count:
-            by_name.setdefault(name, []).append((fault, count, first))
-    for name, several in by_name.items():
-        report(name, several, values)
-
-
-def check(name: str, faults: list[Fault], values: Any) -> None:
-    """The same for one metric."""
-    check_all([(name, f) for f in faults], values)

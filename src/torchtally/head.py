@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .ledger import IN_NUMPY
+from .buffers import IN_NUMPY
 
 HEAD = 2048
 """Numbers in a head, in float64: 16 KB cost a network hardly more than 16 bytes."""

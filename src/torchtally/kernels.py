@@ -182,3 +182,39 @@ def count_pairs_on_host(first: np.ndarray, second: np.ndarray, size: int) -> np.
 def count_on_device(counts: Tensor, bins: Tensor) -> None:
     """Add one to `counts[b]` for every `b` of `bins`; all must be in range."""
     counts.scatter_add_(0, bins, counts.new_ones(()).expand(bins.shape))
+
+
+def runs_on_host(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of each place of sorted numbers, the first and the last place with an equal number. CPU form."""
+    n = len(values)
+    equal = values[1:] == values[:-1]  # to the next
+    first = np.flatnonzero(equal)
+    if 8 * len(first) > n:
+        begin = np.concatenate([[0], np.flatnonzero(~equal) + 1])
+        lengths = np.diff(begin, append=n)
+        return np.repeat(begin, lengths), np.repeat(begin + lengths - 1, lengths)
+    begin = np.arange(n)
+    if not len(first):
+        return begin, begin
+    end = begin.copy()
+    cut = np.flatnonzero(np.diff(first) > 1)  # one run ends here and the next begins
+    last = first[np.append(cut, len(first) - 1)] + 1
+    first = first[np.append(0, cut + 1)]
+    tied = np.zeros(n, bool)
+    tied[:-1] = equal
+    tied[1:] |= equal
+    begin[tied], end[tied] = np.repeat(first, last - first + 1), np.repeat(last, last - first + 1)
+    return begin, end
+
+
+def runs_on_device(values: Tensor) -> tuple[Tensor, Tensor]:
+    """The same. Device form."""
+    n = len(values)
+    places = torch.arange(n, device=values.device)
+    if not n:
+        return places, places
+    new, last = torch.ones(2, n, dtype=torch.bool, device=values.device)
+    new[1:] = values[1:] != values[:-1]
+    last[:-1] = new[1:]
+    # Of an end, the nearest at or after each place.
+    return torch.where(new, places, 0).cummax(0).values, torch.where(last, places, n).flip(0).cummin(0).values.flip(0)

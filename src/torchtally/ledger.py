@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -15,9 +13,11 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from .buffers import IN_NUMPY, Group, buffer, combine, lay_out, ordinary, strides
+from .clock import STILL, Clock
 from .faults import Fault
 from .guard import follow, stream_of
-from .statistic import Input, Number, Piece, Slots, Statistic, loose, neutral, recorded
+from .statistic import Input, Number, Piece, Slots, Statistic, neutral
 from .statistics.averages import ScalarRows
 from .transfer import to_host
 from .valid import Unseen
@@ -25,84 +25,12 @@ from .valid import Unseen
 Key = tuple[Statistic, tuple[str, ...]]
 """A statistic and the batch entries it is fed: equal keys share their totals."""
 
-Group = tuple[torch.dtype, str]
-"""Slots of one dtype and combination lie in one buffer."""
-
 ROOM = 64
 """How many small pieces may wait before they are settled together."""
 
 
 def _bytes(piece: Piece) -> int:
     return 1 + sum(x.nbytes for x in piece if isinstance(x, Tensor | np.ndarray))
-
-
-def combine(how: str, into: Tensor, other: Tensor) -> None:
-    """Combine two accumulators in place: "sum", "max" or "min"."""
-    if how == "sum":
-        into.add_(other)
-    else:
-        torch.maximum(into, other, out=into) if how == "max" else torch.minimum(into, other, out=into)
-
-
-def _buffer(size: int, dtype: torch.dtype, how: str, device: torch.device) -> Tensor:
-    """A buffer of neutral numbers."""
-    fill = neutral(how, dtype)
-    if device.type == "cpu" and size * dtype.itemsize >= 1 << 22 and dtype in (torch.int64, torch.float64):
-        # NumPy asks for huge pages: scattered counts into a large table are then twice as fast.
-        return torch.from_numpy(np.full(size, fill, dtype=np.int64 if dtype is torch.int64 else np.float64))
-    return torch.full((size,), fill, dtype=dtype, device=device)
-
-
-_NOTHING = nullcontext()
-
-
-def ordinary() -> Any:
-    """A context in which tensors are made that may be written to outside of inference mode."""
-    return torch.inference_mode(False) if torch.is_inference_mode_enabled() else _NOTHING
-
-
-@functools.cache
-def _steps(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a contiguous tensor."""
-    return tuple(prod(shape[k + 1 :]) for k in range(len(shape)))
-
-
-class Clock:
-    """Counts updates. Compiled and captured ones are counted on the device (`ticks`): a changing Python number would recompile."""
-
-    def __init__(self, device: torch.device, ticks: Tensor | None = None) -> None:
-        self.count = 0
-        self.traced = False
-        self.ticks = torch.zeros((), dtype=torch.int64, device=device) if ticks is None else ticks
-
-    @property
-    def now(self) -> Any:
-        """The number of the update under way, from 1."""
-        return self.ticks + 1 if recorded(self.ticks) else self.count + 1
-
-    @property
-    def updates(self) -> int:
-        return self.count + (int(self.ticks) if self.traced else 0)
-
-    def tick(self) -> None:
-        if recorded(self.ticks):
-            self.traced = True
-            self.ticks.add_(1)
-        else:
-            self.count += 1
-
-    def load(self, updates: int) -> None:
-        self.reset()
-        self.count = updates
-
-    def reset(self) -> None:
-        self.count = 0
-        if self.traced:
-            self.ticks.zero_()
-
-
-_STILL = torch.zeros((), dtype=torch.int64, device="cpu")
-"""What the clock of totals on the host shows that nobody adds to."""
 
 
 class Line:
@@ -116,7 +44,6 @@ class Line:
 
 
 _NOT_KEPT = ("_views", "_flats_in_numpy", "_views_in_numpy", "_scratch", "reduced", "stream")
-IN_NUMPY = (torch.int64, torch.float64, torch.float32)
 
 
 class Ledger:
@@ -149,9 +76,11 @@ class Ledger:
             self.device = torch.device("cuda", torch.cuda.current_device())
         self.on_cpu = self.device.type == "cpu"
         self.stream = stream_of(self.device)  # that used the totals last
-        self._lay_out()
+        self.place, self.sizes, self.sampled = lay_out(self.parts)
+        self.counts = [[n for n, slot in i.slots().items() if slot.combine == "sum"] for i, _ in self.inputs]  # what inputs count: faults
+        self.neutrals = {(dtype, how): neutral(how, dtype) for dtype, how in self.sizes}
         with torch.inference_mode(False):
-            self.flats = {g: _buffer(size, *g, self.device) for g, size in self.sizes.items()}
+            self.flats = {g: buffer(size, g, self.device) for g, size in self.sizes.items()}
             self.clock = Clock(self.device)
         self.samples: dict[tuple[int, str], list[Tensor]] = {place: [] for place in self.sampled}
         self.lanes = [s.lane() for s, _ in self.keys]
@@ -160,24 +89,6 @@ class Ledger:
         self.unseen: list[tuple[Unseen, list[tuple[int, tuple[int, ...]]]]] = []
         self.known: dict[tuple[int, int], tuple[int, int]] = {}  # of totals over all ranks: counts and first updates of each input's faults
         self._drop()
-
-    def _lay_out(self) -> None:
-        """Give every slot its place: scalars first, then by statistic and slot name, so that equal statistics' scalars are neighbours."""
-        self.place: dict[tuple[int, str], tuple[Group, int, tuple[int, ...]]] = {}
-        self.sampled: list[tuple[int, str]] = []
-        self.sizes: dict[Group, int] = {}
-        declared = [(i, name, slot) for i, part in enumerate(self.parts) for name, slot in part.slots().items()]
-        declared.sort(key=lambda d: (d[2].shape != (), type(self.parts[d[0]]).__name__, d[1]))
-        for i, name, slot in declared:
-            if slot.combine == "cat":
-                self.sampled.append((i, name))
-                continue
-            group = slot.dtype, slot.combine
-            start = self.sizes.get(group, 0)
-            self.place[i, name] = group, start, slot.shape
-            self.sizes[group] = start + prod(slot.shape)
-        self.counts = [[n for n, slot in i.slots().items() if slot.combine == "sum"] for i, _ in self.inputs]  # what inputs count: faults
-        self.neutrals = {(dtype, how): neutral(how, dtype) for dtype, how in self.sizes}
 
     # ---- views
     def _drop(self) -> None:
@@ -209,7 +120,7 @@ class Ledger:
         views = [Slots(self.lanes[i] if i < len(self.lanes) else None, self.clock) for i in range(len(self.parts))]
         if self.on_cpu and not torch.compiler.is_compiling() and not torch.is_inference_mode_enabled():
             for (i, name), (group, start, shape) in self.place.items():  # as below, in a third of the time
-                setattr(views[i], name, self.flats[group].as_strided(shape, _steps(shape), start))
+                setattr(views[i], name, self.flats[group].as_strided(shape, strides(shape), start))
         else:
             with torch.inference_mode(False):
                 for (i, name), (group, start, shape) in self.place.items():
@@ -229,7 +140,7 @@ class Ledger:
         return self._flats_in_numpy
 
     def views_in_numpy(self) -> list[Slots] | None:
-        """The slots of every part that are no samples as NumPy sees them."""
+        """The slots of every part that are no samples, as NumPy sees them."""
         flats = self.flats_in_numpy()
         if flats is None:
             return None
@@ -287,12 +198,16 @@ class Ledger:
                     f"Move the metric with .to({str(x.device)!r}) before the first update, or the tensor with .to({str(self.device)!r})."
                 )
 
-    def add(self, j: int, key: Hashable, piece: Piece | None) -> None:
-        """Add a piece taken by input `j` for the update under way."""
+    def now(self, compiling: bool) -> Any:
+        """The number of the update under way."""
+        return self.clock.count + 1 if self.on_cpu and not compiling else self.clock.now
+
+    def add(self, j: int, key: Hashable, piece: Piece | None, now: Any = None) -> None:
+        """Add a piece taken by input `j` for the update under way, number `now`."""
         if piece is None:
             return
         if key is None:
-            self._settle(j, [piece], self.clock.now)
+            self._settle(j, [piece], self.clock.now if now is None else now)
             return
         line = self.lines[j]
         pieces = line.pieces
@@ -332,10 +247,14 @@ class Ledger:
             self._settle(j, pieces, line.first)
 
     def _settle(self, j: int, pieces: list[Piece], first: Any) -> None:
-        views = self.views()
-        normal = self.inputs[j][0].settle(views[len(self.keys) + j], pieces, first)
-        for i in self.feeds[j]:
-            self.keys[i][0].update(views[i], *normal)
+        views = self._views if isinstance(first, int) else None  # a trace, whose numbers are tensors, must not depend on the cache
+        self.settle_into(self.views() if views is None else views, j, pieces, first)
+
+    def settle_into(self, slots: list[Slots], j: int, pieces: list[Piece], first: Any) -> None:
+        """Add pieces of input `j` to these slots of all parts."""
+        input_ = self.inputs[j][0]
+        normal = input_.settle(slots[len(self.keys) + j], pieces, first)
+        input_.feed(normal, [(self.keys[i][0], slots[i]) for i in self.feeds[j]])
 
     def wait_for(self, mask: Tensor, values: Sequence[Any], takes: list[tuple[int, tuple[int, ...]]]) -> None:
         """Add a batch, given to inputs `takes`, when the mask of its rows has come to the host."""
@@ -357,9 +276,9 @@ class Ledger:
         finally:
             self.clock.count = now
 
-    def tick(self) -> None:
-        """One more update."""
-        self.clock.tick()
+    def tick(self, now: Any = None) -> None:
+        """One more update, number `now`."""
+        self.clock.tick(now)
         self.reduced = None
 
     @property
@@ -557,9 +476,9 @@ class Ledger:
             new.device, new.on_cpu, new.stream = device, device.type == "cpu", stream_of(device)
         new.flats, new.samples, new.known, new.unseen = flats, samples, {}, []
         new.lanes, new.lines, new.rows = [s.lane() for s, _ in self.keys], [Line() for _ in self.inputs], {}
+        new.closed = closed
         with ordinary():
-            new.closed = closed
-            new.clock = Clock(new.device, _STILL if closed and new.on_cpu else None)
+            new.clock = Clock(new.device, STILL if closed and new.on_cpu else None)
             new.clock.count, new.clock.traced = self.clock.count, self.clock.traced and not closed
             if new.clock.traced and new.device == self.device:  # elsewhere it would have to be waited for, and only updates want it
                 new.clock.ticks.copy_(self.clock.ticks)
@@ -571,11 +490,11 @@ class Ledger:
         """What was wrong with the values of input `j`; nothing where nobody asks."""
         if not self.strict[j] or j in self.quiet:
             return []
-        if self.on_cpu and not self.known and (in_numpy := self.views_in_numpy()) is not None:
-            counts = in_numpy[len(self.keys) + j]
-            if not any([getattr(counts, n) for n in self.counts[j]]):
-                return []
-        slots = self.views()[len(self.keys) + j]
+        part = len(self.keys) + j
+        in_numpy = None if self.known else self.views_in_numpy()
+        if in_numpy is not None and not any([getattr(in_numpy[part], n) for n in self.counts[j]]):
+            return []
+        slots = self.views()[part]
         found = self.inputs[j][0].faults(slots)
         if not self.known:
             return found
@@ -586,49 +505,3 @@ class Ledger:
         """What was wrong with values of the inputs of some statistics (all, if None)."""
         wanted = None if indices is None else {(s.input, e) for s, e in (self.keys[i] for i in indices)}
         return [f for j, pair in enumerate(self.inputs) if wanted is None or pair in wanted for f in self.faults_of(j)]
-
-
-class LooseLedger(Ledger):
-    """What one batch adds to a ledger, in one tensor a slot instead of flat buffers, so that autograd may follow from batch to value."""
-
-    def __init__(self, like: Ledger, followed: Iterable[int] | None = None) -> None:
-        """`followed`: the inputs whose batches keep their graph (all, if None)."""
-        super().__init__(like.keys, like.device)
-        self.followed = frozenset(range(len(self.inputs)) if followed is None else followed)
-        self.strict, self.clock.count = like.strict, like.clock.count
-        self._slots = [loose(p, like.device, self.clock) for p in self.parts]
-        self.lanes = [s.host for s in self._slots[: len(self.keys)]]
-
-    def views(self) -> list[Slots]:
-        return self._slots
-
-    def flats_in_numpy(self) -> None:
-        return None
-
-    def column(self, parts: Sequence[int], name: str) -> Tensor | None:
-        return None
-
-    def add(self, j: int, key: Hashable, piece: Piece | None) -> None:
-        if piece is not None:
-            self._settle(j, [piece], self.clock.now)
-
-    def fold(self) -> None:
-        for rows in self.rows:
-            self._settle_rows(rows)
-        for i, lane in enumerate(self.lanes):
-            if lane is not None:
-                statistic = self.keys[i][0]
-                for name, value in statistic.drain(lane).items():
-                    into = getattr(self._slots[i], name)
-                    combine(statistic.slots()[name].combine, into, torch.full_like(into, value))
-
-    def settled(self) -> Ledger:
-        self.fold()
-        plain = Ledger(self.keys, self.device)
-        for into, slots, part in zip(plain.views(), self._slots, self.parts):
-            for name, slot in part.slots().items():
-                if slot.combine == "cat":
-                    getattr(into, name).extend(x.detach() for x in getattr(slots, name))
-                else:
-                    getattr(into, name).copy_(getattr(slots, name).detach())
-        return plain

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from .aggregation import BaseAggregator, Value
+from .buffers import combine
 from .formula import feeds
-from .ledger import Ledger, combine
+from .ledger import Ledger
 from .statistic import Number, Piece, Slot, Slots, Statistic
 from .statistics.averages import Weighed, nan_strategy_of
 

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .buffers import Group
 from .head import HEAD, Head
-from .ledger import Group, Ledger
+from .ledger import Ledger
 
 FIXED = 13
 """Of these the first: a count of ranks, and pieces of two digests with their squares."""

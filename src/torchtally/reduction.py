@@ -16,11 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .distributed import Channel, RankError, Steps, Wire
+from .buffers import Group, ordinary
+from .distributed import Channel, RankError, Steps
 from .head import Head, as_floats, from_floats
-from .ledger import Group, Ledger, ordinary
+from .ledger import Ledger
 from .plan import FIXED, Layout, Plan
 from .statistic import Slots
+from .wire import Wire
 
 _NEVER = torch.iinfo(torch.int64).max
 _ONE = 1 << 40  # one rank with a fault, above the number of its first update

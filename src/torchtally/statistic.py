@@ -13,7 +13,7 @@ from torch import Tensor
 from .faults import Fault
 
 if TYPE_CHECKING:
-    from .ledger import Clock
+    from .clock import Clock
 
 Number = float | int
 Piece = tuple[Any, ...]
@@ -91,6 +91,11 @@ class Input:
         (piece,) = pieces
         return piece
 
+    def feed(self, normal: Piece, receivers: list[tuple[Statistic, Slots]]) -> None:
+        """Let statistics add the normal form. An input may hand out portions of it, so that all work on one while it is in the cache."""
+        for statistic, slots in receivers:
+            statistic.update(slots, *normal)
+
     def faults(self, slots: Slots) -> list[Fault]:
         """What was wrong with values on a device, by sort, to be reported when results are read."""
         return []
@@ -149,6 +154,18 @@ class Statistic:
         """Whether slots combine as a group, by `merge`, instead of each by itself."""
         return type(self).merge is not Statistic.merge
 
+    def update_groups(self, slots: Slots, place: Tensor, *normal: Any) -> None:
+        """Add row n to the totals `place[n]` of several, which lie along the first dimension of the slots; beyond them are rows of none.
+
+        Of statistics that merge, whose slots do not follow one by one from those of rows; see `groups`.
+        """
+        raise NotImplementedError
+
+    @property
+    def groups(self) -> bool:
+        """Whether it can do that."""
+        return type(self).update_groups is not Statistic.update_groups
+
     def totals(self, slots: Slots) -> Any:
         """What a formula sees."""
         return slots
@@ -185,7 +202,7 @@ def host_visible(*tensors: Any) -> bool:
     for x in tensors:
         if type(x) is not Tensor or not x.is_cpu or x.requires_grad:
             return False
-    return not torch.compiler.is_compiling() and not in_functorch()
+    return not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is None
 
 
 def may_wait(x: Tensor) -> bool:

@@ -64,6 +64,14 @@ def rows_of(valid: Any, values: Sequence[Any], name: str) -> list[Any] | Tensor:
     return _chosen(valid, values) if valid.is_cpu else valid
 
 
+def valid_part(name: str, valid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of an update with the rows that count. A mask on a device is waited for: only built-in metrics can add a batch later."""
+    if isinstance(valid, Tensor):
+        valid = valid.cpu()
+    found = rows_of(valid, [*args, *kwargs.values()], name)
+    return tuple(found[: len(args)]), dict(zip(kwargs, found[len(args) :]))
+
+
 def rows_at(places: Tensor, rows: int, values: Sequence[Any], name: str) -> list[Any]:
     """The rows at some ascending places, which the host knows, of a batch of so many."""
     found = _rows(values)

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from .formula import Formula, feeds
 from .statistic import Statistic
-from .statistics.weighing import weighted as of_weights
 
 
 class Weighable(Formula):
@@ -31,16 +30,31 @@ class Weighable(Formula):
             raise ValueError(f"{type(self).__name__}: weighted is {weighted!r}; expected True or False.")
         self.__dict__["weighted"] = weighted
         if weighted:
+            from .statistics.weighing import weighted as of_weights
+
+            if why := self._unweighable():
+                raise ValueError(f"{type(self).__name__}: weighted is True, but {why}.")
             statistics = tuple(map(of_weights, statistics))
             self.__dict__.update(entries=(*self.entries, "weight"), _untaken=())
         super().__init__(*statistics, **kwargs)
+
+    def _unweighable(self) -> str | None:
+        """Why samples of the metric, made as it is, cannot have weights, if so."""
+        return None
 
     @feeds
     def update(self, preds: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
         if weight is None:
             self._add(preds, target)
+        else:
+            self._weigh(weight, preds, target)
+
+    def _weigh(self, weight: Tensor | None, *batch: Any) -> None:
+        """Add a batch and its weights, if there are any."""
+        if weight is None:
+            self._add(*batch)
         elif self.weighted:
-            self._add(preds, target, weight)
+            self._add(*batch, weight)
         else:
             raise self._unasked()
 
@@ -51,7 +65,7 @@ class Weighable(Formula):
         )
 
     def _batch_of(self, positional: Sequence[Any], given: dict[str, Any]) -> tuple[Any, ...]:
-        if not self.weighted and (len(positional) > 2 or given.get("weight") is not None):
+        if not self.weighted and (len(positional) > len(self.entries) or given.get("weight") is not None):
             raise self._unasked()
         return super()._batch_of(positional, given)
 

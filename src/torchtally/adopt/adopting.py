@@ -16,6 +16,7 @@ from ..errors import TallyError
 from ..formula import Formula
 from ..metric import Metric
 from .equivalents import NoEquivalent, arguments_for, class_for, is_theirs, states_for
+from .wrappers import is_wrapper, wrapper_for
 
 T = TypeVar("T")
 
@@ -83,7 +84,7 @@ class _Walk:
         if isinstance(thing, (Metric, MetricCollection)):
             self.looked = True
             return thing
-        if is_theirs(thing):
+        if is_theirs(thing) or is_wrapper(thing):
             self.looked = True
             return self._metric(thing, name)
         if isinstance(thing, nn.Module):
@@ -118,13 +119,31 @@ class _Walk:
         try:
             if any(c.__name__ == "MetricCollection" for c in type(metric).__mro__):
                 return self._collection(metric, name)
-            if type(metric).__name__ == "CompositionalMetric":
-                return self._composition(metric, name)
+            if (made := self._around(metric, name)) is not None:
+                return made
             new, states = self._single(metric)
             return _loaded(new, states)
         except NoEquivalent as problem:
             self.left.append(Left(name, type(metric).__name__, str(problem)))
             return metric
+
+    def _around(self, metric: Any, name: str) -> Any:
+        """The equivalent of a metric around others, or None of another."""
+        if type(metric).__name__ == "CompositionalMetric":
+            return self._composition(metric, name)
+        if not is_wrapper(metric):
+            return None
+
+        def inside(thing: Any, place: str) -> Any:
+            new = self.convert(thing, _inside(name, place))
+            if not isinstance(new, Metric | MetricCollection):
+                raise NoEquivalent("a metric in it has no equivalent")
+            return new
+
+        try:
+            return wrapper_for(metric, inside)
+        except (TypeError, ValueError) as problem:
+            raise NoEquivalent(f"torchtally's {type(metric).__name__} refuses its arguments: {problem}") from None
 
     def _single(self, metric: Any) -> tuple[Any, dict[str, Any]]:
         """An empty metric with the same arguments, and what it is to be loaded with."""
@@ -147,6 +166,9 @@ class _Walk:
         left: list[Left] = []
         for key, metric in collection.items(keep_base=True, copy_state=True):
             try:
+                if (made := self._around(metric, _inside(name, key))) is not None:
+                    members[key] = made
+                    continue
                 members[key], states = self._single(metric)
                 loaded |= {f"{key}.{slot}": value for slot, value in states.items()}
             except NoEquivalent as problem:

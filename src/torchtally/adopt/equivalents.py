@@ -14,7 +14,7 @@ from torch import Tensor
 import torchtally
 
 from ..formula import Formula
-from ..metric import OPTIONS
+from ..options import OPTIONS
 from .totals import Untranslatable, slots_of
 
 _FAMILIES = (

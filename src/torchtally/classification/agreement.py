@@ -121,10 +121,7 @@ class MatthewsCorrCoef(ClassificationTask):
 
     tasks = {"binary": BinaryMatthewsCorrCoef, "multiclass": MulticlassMatthewsCorrCoef, "multilabel": MultilabelMatthewsCorrCoef}
     defaults = {}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("threshold", "num_classes", "num_labels", "ignore_index", "validate_args")
+    order = ("threshold", "num_classes", "num_labels", "ignore_index", "validate_args")
 
 
 def kappa(beyond: Tensor, predicted: Tensor, negative: Tensor) -> Tensor:
@@ -212,7 +209,4 @@ class CohenKappa(ClassificationTask):
 
     tasks = {"binary": BinaryCohenKappa, "multiclass": MulticlassCohenKappa}
     defaults = {}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("threshold", "num_classes", "weights", "ignore_index", "validate_args")
+    order = ("threshold", "num_classes", "weights", "ignore_index", "validate_args")

@@ -175,10 +175,7 @@ class AUROC(ClassificationTask):
 
     tasks = {"binary": BinaryAUROC, "multiclass": MulticlassAUROC, "multilabel": MultilabelAUROC}
     defaults = {"average": "macro"}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("thresholds", "num_classes", "num_labels", "average", "max_fpr", "ignore_index", "validate_args")
+    order = ("thresholds", "num_classes", "num_labels", "average", "max_fpr", "ignore_index", "validate_args")
 
 
 class AveragePrecisionFormula(AreaFormula):
@@ -235,7 +232,4 @@ class AveragePrecision(ClassificationTask):
 
     tasks = {"binary": BinaryAveragePrecision, "multiclass": MulticlassAveragePrecision, "multilabel": MultilabelAveragePrecision}
     defaults = {"average": "macro"}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("thresholds", "num_classes", "num_labels", "average", "ignore_index", "validate_args")
+    order = ("thresholds", "num_classes", "num_labels", "average", "ignore_index", "validate_args")

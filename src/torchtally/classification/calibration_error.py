@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..formula import Formula, feeds
 from ..statistics.calibration import CalibrationBins
 from ..statistics.curves import Scores
+from ..weighing import Weighable
 from .options import ClassificationTask, checked
 
 
-class CalibrationFormula(Formula):
+class CalibrationFormula(Weighable):
     """The gap between confidence and accuracy of each bin, averaged ("l1"), as a root mean square ("l2"), or the largest ("max")."""
 
     higher_is_better = False
@@ -23,18 +23,14 @@ class CalibrationFormula(Formula):
     plot_upper_bound = 1.0
     norm: str
 
-    @feeds
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        self._add(preds, target)
-
     def value(self, bins: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         seen, right, confidence = bins
         gap, whole = (right - confidence).abs(), seen.sum()  # of each bin, times how many it has
         if self.norm == "l1":
             return gap.sum() / whole
         if self.norm == "l2":
-            return ((gap.square() / seen.clamp(min=1)).sum() / whole).sqrt()
-        return (gap / seen.clamp(min=1)).amax().masked_fill(whole.eq(0), torch.nan)
+            return ((gap.square() / _held(seen)).sum() / whole).sqrt()
+        return (gap / _held(seen)).amax().masked_fill(whole.eq(0), torch.nan)
 
     def plot(self, val: Any = None, ax: Any = None, *, labels: Sequence[str] | None = None) -> tuple[Any, Any]:
         """Draw the bins as a reliability diagram; or `val`, an error that was computed before, or a list of them, one for each step."""
@@ -44,9 +40,14 @@ class CalibrationFormula(Formula):
         if val is not None:
             return super().plot(val, ax, labels=labels)
         ((seen, right, confidence),) = self._totals(self._whole())
-        held = seen.clamp(min=1)
+        held = _held(seen)
         error, name = float(self.compute()), spaced(type(self).__name__)
         return plot_calibration(seen, confidence / held, right / held, ax, score=error, norm=self.norm, name=name)
+
+
+def _held(seen: Tensor) -> Tensor:
+    """How much each bin has; 1 of an empty one, to divide by."""
+    return torch.where(seen > 0, seen, 1.0)
 
 
 class BinaryCalibrationError(CalibrationFormula):
@@ -113,7 +114,4 @@ class CalibrationError(ClassificationTask):
 
     tasks = {"binary": BinaryCalibrationError, "multiclass": MulticlassCalibrationError}
     defaults = {}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("n_bins", "norm", "num_classes", "ignore_index", "validate_args")
+    order = ("n_bins", "norm", "num_classes", "ignore_index", "validate_args")

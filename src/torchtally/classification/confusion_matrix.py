@@ -22,6 +22,14 @@ class ConfusionFormula(Named):
     in_numbers = True
     normalize: str | None
 
+    @property
+    def confmat(self) -> Tensor:
+        """The counts that this rank has seen, as torchmetrics calls its state."""
+        with self._held():
+            (totals,) = self._totals(self._own())
+        counts = totals if isinstance(totals, Tensor) else _square(totals)
+        return counts.clone() if self.weighted else counts.long()
+
     def shown(self, matrix: Tensor) -> Tensor:
         """Counts, or their shares: of each true class ("true"), of each predicted class ("pred"), or of all. Of nothing, the share is 0."""
         if self.normalize in ("none", None):
@@ -155,7 +163,4 @@ class ConfusionMatrix(ClassificationTask):
 
     tasks = {"binary": BinaryConfusionMatrix, "multiclass": MulticlassConfusionMatrix, "multilabel": MultilabelConfusionMatrix}
     defaults = {}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("threshold", "num_classes", "num_labels", "normalize", "ignore_index", "validate_args")
+    order = ("threshold", "num_classes", "num_labels", "normalize", "ignore_index", "validate_args")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -17,7 +18,7 @@ from ..statistics.auto_curves import AutoSamples, RoundedCurves
 from ..statistics.curves import Curve, Curves, ScoreSamples
 from ..statistics.score_histogram import BinnedCurves, ScoreHistogram
 from ..statistics.scores import Scores, constant
-from .naming import Named
+from .naming import Named, by_class
 from .options import checked
 
 Thresholds = int | list[float] | Tensor | str | None
@@ -64,8 +65,6 @@ class CurveFormula(Named):
 
     def _start(self, thresholds: Thresholds, exclusive: bool, validate_args: bool, **kwargs: Any) -> None:
         values = _values(type(self).__name__, thresholds)
-        if isinstance(thresholds, str) and kwargs.get("weighted"):
-            raise ValueError(f"{type(self).__name__}: thresholds is 'auto' but samples are weighted; expected None, a number or a list.")
         options = {n: self.__dict__[given] for n, given in (("ignore", "ignore_index"), ("logits", "from_logits"))}
         options |= {"labels": self.columns, "exclusive": exclusive}
         scores = Scores(**options, probabilities=values is not None, normalize=self.normalization is not None)
@@ -228,22 +227,34 @@ class Drawn:
         """What can be copied to a host that cuts."""
         if self.keep is None:
             return self.whole()
-        assert self.keep_at is not None
+        stacked, finish = self._uncut()
+        return Unfinished(stacked, finish)
+
+    def unfinished_each(self) -> list[Any]:
+        """The same of every curve alone."""
+        if self.keep is None:
+            return by_class(self.whole())
+        stacked, finish = replace(self, shape="one")._uncut()
+        return [Unfinished(x, finish) for x in stacked.split(1, 1)]
+
+    def _uncut(self) -> tuple[Tensor, Callable[[Tensor], tuple[Any, Any, Any]]]:
+        """All in one tensor, and how the host makes curves of it."""
         width, length = self.x.shape[1], self.at.shape[1]
-        parts = [pad(x.double(), (0, width - x.shape[1])) for x in (self.x, self.y, self.at, self.keep, self.keep_at)]
+        every = (self.x, self.y, self.at, self.keep, self.keep_at)
+        parts = [pad(x.double(), (0, width - x.shape[1])) for x in every]  # type: ignore[union-attr]  # keep is there, and keep_at with it
         shape = self.shape
 
         def finish(stacked: Tensor) -> tuple[Any, Any, Any]:
             x, y, at, keep, keep_at = stacked
             return Drawn(x, y, at[:, :length], keep.bool(), keep_at[:, :length].bool(), shape).cut()
 
-        return Unfinished(torch.stack(parts), finish)
+        return torch.stack(parts), finish
 
 
 def _kept(keep: Tensor, *tables: Tensor) -> list[list[Tensor]]:
     """The rows of tables of one shape with what stays, as a mask on the host says."""
     lengths = keep.sum(1).tolist()
-    place = keep.reshape(-1).nonzero().squeeze(1)
+    place = torch.from_numpy(np.flatnonzero(keep.numpy()))
     if tables[0].is_cuda:
         place = place.pin_memory().to(tables[0].device, non_blocking=True)
     elif not tables[0].is_cpu:
@@ -268,11 +279,15 @@ class DrawnFormula(CurveFormula):
         raise NotImplementedError
 
     def _finish(self, value: Drawn) -> Any:
-        return value.rounded(self._round).complete().cut()
+        return self._by_name(value.rounded(self._round).complete().cut(), value.shape)
 
     def _of_batch(self, value: Drawn) -> Any:
         found = value.rounded(self._round).complete()
-        return found.cut() if found.keep is None or host_visible(found.keep) else found.whole()
+        return self._by_name(found.cut() if found.keep is None or host_visible(found.keep) else found.whole(), value.shape)
 
     def _unfinished(self, value: Drawn) -> Any:
-        return value.complete().unfinished()
+        whole = value.complete()
+        return whole.unfinished() if self.labels is None or value.shape == "one" else self.named(whole.unfinished_each())
+
+    def _by_name(self, curves: tuple[Any, Any, Any], shape: str) -> Any:
+        return curves if shape == "one" else self.named(curves, 0)

@@ -134,10 +134,7 @@ class ROC(ClassificationTask):
 
     tasks = {"binary": BinaryROC, "multiclass": MulticlassROC, "multilabel": MultilabelROC}
     defaults = {}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return _ORDER
+    order = _ORDER
 
 
 class PrecisionRecallFormula(DrawnFormula):
@@ -214,7 +211,4 @@ class PrecisionRecallCurve(ClassificationTask):
         "multilabel": MultilabelPrecisionRecallCurve,
     }
     defaults = {}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return _ORDER
+    order = _ORDER

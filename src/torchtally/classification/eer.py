@@ -81,7 +81,4 @@ class EER(ClassificationTask):
 
     tasks = {"binary": BinaryEER, "multiclass": MulticlassEER, "multilabel": MultilabelEER}
     defaults = {}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("thresholds", "num_classes", "num_labels", "average", "ignore_index", "validate_args")
+    order = ("thresholds", "num_classes", "num_labels", "average", "ignore_index", "validate_args")

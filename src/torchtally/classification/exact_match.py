@@ -6,24 +6,20 @@ from typing import Any
 
 from torch import Tensor
 
-from ..formula import feeds
 from ..statistics.whole_rows import DecisionRows, LabelRows, WholeRows
+from ..weighing import Weighable
 from .intervals import Proportion
 from .options import ClassificationTask, checked
 from .stat_scores import rated
 
 
-class ExactMatchFormula(Proportion):
+class ExactMatchFormula(Proportion, Weighable):
     """Share of samples without anything wrong."""
 
     higher_is_better = True
     is_differentiable = False
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
-
-    @feeds
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        self._add(preds, target)
 
     def value(self, counts: tuple[Tensor, Tensor]) -> Tensor:
         return rated(*counts, 0.0)
@@ -54,6 +50,10 @@ class MulticlassExactMatch(ExactMatchFormula):
         checked(self, num_classes=num_classes, multidim_average=multidim_average, ignore_index=ignore_index)
         rows = LabelRows(num_classes, ignore_index, per_sample=True)
         super().__init__(WholeRows(rows, multidim_average == "samplewise"), validate_args=validate_args, **kwargs)
+
+    def _unweighable(self) -> str | None:
+        listed = self.__dict__["multidim_average"] == "samplewise"
+        return "multidim_average='samplewise' lists the value of each sample, which its weight does not change" if listed else None
 
 
 class MultilabelExactMatch(ExactMatchFormula):
@@ -99,7 +99,4 @@ class ExactMatch(ClassificationTask):
 
     tasks = {"multiclass": MulticlassExactMatch, "multilabel": MultilabelExactMatch}
     defaults = {}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("threshold", "num_classes", "num_labels", "multidim_average", "ignore_index", "validate_args")
+    order = ("threshold", "num_classes", "num_labels", "multidim_average", "ignore_index", "validate_args")

@@ -124,10 +124,7 @@ class FBetaScore(ClassificationTask):
 
     tasks = {"binary": BinaryFBetaScore, "multiclass": MulticlassFBetaScore, "multilabel": MultilabelFBetaScore}
     defaults = {"beta": 1.0, "average": "micro"}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("beta", *cls._ALL)
+    order = ("beta", *ClassificationTask.order)
 
 
 class BinaryF1Score(F1Formula, BinaryRate):

@@ -95,10 +95,7 @@ class PrecisionAtFixedRecall(ClassificationTask):
         "multilabel": MultilabelPrecisionAtFixedRecall,
     }
     defaults = {}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("min_recall", "thresholds", "num_classes", "num_labels", "ignore_index", "validate_args")
+    order = ("min_recall", "thresholds", "num_classes", "num_labels", "ignore_index", "validate_args")
 
 
 class BinaryRecallAtFixedPrecision(RecallAtPrecision):
@@ -187,7 +184,4 @@ class RecallAtFixedPrecision(ClassificationTask):
         "multilabel": MultilabelRecallAtFixedPrecision,
     }
     defaults = {}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("min_precision", "thresholds", "num_classes", "num_labels", "ignore_index", "validate_args")
+    order = ("min_precision", "thresholds", "num_classes", "num_labels", "ignore_index", "validate_args")

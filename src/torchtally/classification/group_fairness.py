@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..formula import Formula, feeds
+from ..formula import feeds
 from ..statistics.class_counts import Counts
 from ..statistics.groups import GroupCounts, GroupDecisions
+from ..weighing import Weighable
 from .options import checked
 
 
-class GroupFormula(Formula):
+class GroupFormula(Weighable):
     """A dict of rates, from the counts of each group."""
 
     entries = ("preds", "target", "groups")
@@ -63,8 +64,8 @@ class BinaryGroupStatRates(GroupFormula):
         return plot_counts(rows, ax, labels=labels or list(rates), name=type(self).__name__, label="share of the group")
 
     @feeds
-    def update(self, preds: Tensor, target: Tensor, groups: Tensor) -> None:
-        self._add(preds, target, groups)
+    def update(self, preds: Tensor, target: Tensor, groups: Tensor, weight: Tensor | None = None) -> None:
+        self._weigh(weight, preds, target, groups)
 
     def value(self, c: Counts) -> dict[str, Tensor]:
         rates = torch.stack([c.tp, c.fp, c.tn, c.fn], 1) / c.seen[:, None]
@@ -104,8 +105,8 @@ class BinaryFairness(GroupFormula):
     task: str
 
     @feeds
-    def update(self, preds: Tensor, target: Tensor | None, groups: Tensor) -> None:
-        self._add(preds, target, groups)
+    def update(self, preds: Tensor, target: Tensor | None, groups: Tensor, weight: Tensor | None = None) -> None:
+        self._weigh(weight, preds, target, groups)
 
     def value(self, c: Counts) -> dict[str, Tensor]:
         rates = {"DP": c.predicted / c.seen, "EO": c.tp / c.actual}

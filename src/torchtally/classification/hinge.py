@@ -6,22 +6,18 @@ from typing import Any
 
 from torch import Tensor
 
-from ..formula import Formula, feeds
 from ..statistics.curves import Scores
 from ..statistics.hinge import HingeSums
+from ..weighing import Weighable
 from .options import ClassificationTask, checked
 
 
-class HingeFormula(Formula):
+class HingeFormula(Weighable):
     """The mean of how far margins fall short of 1."""
 
     higher_is_better = False
     is_differentiable = True
     plot_lower_bound = 0.0
-
-    @feeds
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        self._add(preds, target)
 
     def value(self, sums: Any) -> Tensor:
         mean: Tensor = sums.total / sums.count
@@ -97,7 +93,4 @@ class HingeLoss(ClassificationTask):
 
     tasks = {"binary": BinaryHingeLoss, "multiclass": MulticlassHingeLoss}
     defaults = {}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("num_classes", "squared", "multiclass_mode", "ignore_index", "validate_args")
+    order = ("num_classes", "squared", "multiclass_mode", "ignore_index", "validate_args")

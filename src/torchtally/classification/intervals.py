@@ -1,45 +1,16 @@
-"""How sure a proportion is: confidence intervals of k of n, in closed form."""
+"""Metrics that are shares of decisions, and how sure they are."""
 
 from __future__ import annotations
 
-from statistics import NormalDist
+from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from ..formula import Formula, check
-
-METHODS = ("wilson", "exact")
-
-
-def interval(part: Tensor, whole: Tensor, level: float, method: str) -> tuple[Tensor, Tensor]:
-    """Between which bounds the proportion lies of which `part` of `whole` independent trials are a sample; (0, 1) of no trials."""
-    return wilson(part, whole, level) if method == "wilson" else clopper_pearson(part, whole, level)
-
-
-def wilson(part: Tensor, whole: Tensor, level: float) -> tuple[Tensor, Tensor]:
-    """Where a score test of the proportion does not reject (Wilson, 1927): what covers `level` on average."""
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    spread = part * (whole - part) / whole.clamp(min=1)
-    middle, reach = part + z**2 / 2, z * (spread + z**2 / 4).sqrt()
-    low = ((middle - reach) / (whole + z**2)).masked_fill(part.eq(0), 0.0)
-    high = ((middle + reach) / (whole + z**2)).masked_fill(part.eq(whole), 1.0)
-    return low, high
-
-
-def clopper_pearson(part: Tensor, whole: Tensor, level: float) -> tuple[Tensor, Tensor]:
-    """Where a binomial test of the proportion does not reject (Clopper and Pearson, 1934): what covers at least `level`, whatever it is."""
-    try:
-        from scipy.special import betaincinv
-    except ImportError:
-        raise ModuleNotFoundError("interval(method='exact') needs SciPy: pip install scipy. method='wilson' does not.") from None
-    k, n = part.cpu().numpy(), whole.cpu().numpy()
-    tail = (1 - level) / 2
-    # A parameter of 0 has no beta distribution: there the bound is 0 or 1.
-    low = torch.as_tensor(betaincinv(k.clip(1), n - k + 1, tail)).to(part.device)
-    high = torch.as_tensor(betaincinv(k + 1, (n - k).clip(1), 1 - tail)).to(part.device)
-    return low.masked_fill(part.eq(0), 0.0), high.masked_fill(part.eq(whole), 1.0)
+from ..faults import Fault, check
+from ..formula import Formula
+from ..intervals import Intervals, NoInterval
+from ..together import Read
 
 
 class Proportion(Formula):
@@ -53,25 +24,39 @@ class Proportion(Formula):
         are not. For averages "micro" and "none"; of anything else, and of weighted samples, `BootStrapper` tells how sure it is.
         """
         name = type(self).__name__
-        if what := self._open_form():
-            raise ValueError(
-                f"{name}.interval: {what} has no closed form. Use BootStrapper(metric, quantile=…), or average 'micro' or 'none'."
-            )
-        if not isinstance(level, int | float) or not 0 < level < 1:
-            raise ValueError(f"{name}.interval: level is {level!r}; expected a number between 0 and 1.")
-        if method not in METHODS:
-            raise ValueError(f"{name}.interval: method is {method!r}; expected 'wilson' or 'exact'.")
+        asked = Intervals(name, level, method)
+        self._refuse_open()
         ledger = self._of_ranks()
         with self._held():
             ledger = ledger or self._own()
-            low, high = interval(*self._shares(*self._totals(ledger)), level, method)
-            bounds = self._finish(self._bound(low)), self._finish(self._bound(high))
+            bounds = self._bounds(asked, *self._totals(ledger))()
         check(name, self._faults(ledger), bounds)
         return bounds
 
+    def _bounds_later(self, read: Read | None, asked: Intervals) -> Callable[[], tuple[tuple[Any, Any], list[tuple[str, Fault]]]]:
+        self._refuse_open()
+        ledger = read.ledger_of(self) if read is not None and self in read else self._whole()
+        bounds, faults = self._bounds(asked, *self._totals(ledger)), [(type(self).__name__, f) for f in self._faults(ledger)]
+        return lambda: (bounds(), faults)
+
+    def _refuse_open(self) -> None:
+        if what := self._open_form():
+            raise NoInterval.of(self, what)
+
+    def _bounds(self, asked: Intervals, *totals: Any) -> Callable[[], tuple[Any, Any]]:
+        """What gives the bounds over some totals, once all is asked for."""
+        self._refuse_open()
+        place = asked.add(*self._shares(*totals))
+
+        def solved() -> tuple[Any, Any]:
+            low, high = asked.of(place)
+            return self._finish(self._bound(low)), self._finish(self._bound(high))
+
+        return solved
+
     def _open_form(self) -> str | None:
         """What it is that has no interval in closed form, if so."""
-        return None
+        return "a share of weights" if getattr(self, "weighted", False) else None
 
     def _shares(self, *totals: Any) -> tuple[Tensor, Tensor]:
         """Of how many decisions how many were so: part and whole."""

@@ -124,7 +124,4 @@ class JaccardIndex(ClassificationTask):
 
     tasks = {"binary": BinaryJaccardIndex, "multiclass": MulticlassJaccardIndex, "multilabel": MultilabelJaccardIndex}
     defaults = {"average": "macro"}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("threshold", "num_classes", "num_labels", "average", "ignore_index", "validate_args")
+    order = ("threshold", "num_classes", "num_labels", "average", "ignore_index", "validate_args")

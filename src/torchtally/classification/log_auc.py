@@ -136,7 +136,4 @@ class LogAUC(ClassificationTask):
 
     tasks = {"binary": BinaryLogAUC, "multiclass": MulticlassLogAUC, "multilabel": MultilabelLogAUC}
     defaults = {}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("thresholds", "fpr_range", "num_classes", "num_labels", "ignore_index", "validate_args")
+    order = ("thresholds", "fpr_range", "num_classes", "num_labels", "ignore_index", "validate_args")

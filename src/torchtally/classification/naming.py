@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torch import Tensor
-
 from ..statistic import Statistic
 from ..weighing import Weighable
 from .options import checked
@@ -26,8 +24,20 @@ class Named(Weighable):
         if labels is not None:
             self.__dict__["in_numbers"] = False  # `named` takes tensors apart
 
-    def named(self, value: Tensor, dim: int = -1) -> Any:
+    def named(self, value: Any, dim: int = -1) -> Any:
         """The value of each class by its name, where names were given."""
         if self.labels is None or self.average not in ("none", None):
             return value
-        return dict(zip(self.labels, value.unbind(dim)))
+        return dict(zip(self.labels, by_class(value, dim)))
+
+
+def by_class(value: Any, dim: int = 0) -> list[Any]:
+    """What is of each class: of a tensor along `dim`, the elements of a list, and of a tuple of them a tuple of its parts.
+
+    A tensor of fewer dimensions than the tuple's first, as the thresholds that all curves have in common, is of every class.
+    """
+    if not isinstance(value, tuple):
+        return list(value if isinstance(value, list) else value.unbind(dim))
+    first = by_class(value[0], dim)
+    common = [not isinstance(x, list) and x.ndim < value[0].ndim for x in value]
+    return list(zip(*([x] * len(first) if shared else by_class(x, dim) for x, shared in zip(value, common))))

@@ -50,7 +50,12 @@ class OperatingPoint(OperatingPointPlot, CurveFormula):
         """The value and the threshold of columns of which no point meets the demand."""
         raise NotImplementedError
 
-    def value(self, curves: AnyCurves) -> tuple[Tensor, Tensor]:
+    def value(self, curves: AnyCurves) -> Any:
+        best, at = self.best(curves)
+        return (best[0], at[0]) if self.columns is None else self.named((best, at), 0)
+
+    def best(self, curves: AnyCurves) -> tuple[Tensor, Tensor]:
+        """The value and the threshold of every column."""
         points, aim, demand, second = self.rates(self.points(curves, curves.each))
         allowed = demand.ge(self.__dict__[self.least])
         best = _largest(aim, allowed)
@@ -58,8 +63,7 @@ class OperatingPoint(OperatingPointPlot, CurveFormula):
         allowed = allowed & second.eq(_largest(second, allowed)[:, None])
         value, at = self.nowhere(points)
         found = best.isfinite()
-        best, at = torch.where(found, best, value), torch.where(found, _largest(points.at, allowed), at)
-        return (best[0], at[0]) if self.columns is None else (best, at)
+        return torch.where(found, best, value), torch.where(found, _largest(points.at, allowed), at)
 
 
 def _largest(x: Tensor, among: Tensor) -> Tensor:
@@ -73,8 +77,8 @@ class OnPrecisionRecall(OperatingPoint):
     def nowhere(self, points: Points) -> tuple[float, float]:
         return 0.0, nan
 
-    def value(self, curves: AnyCurves) -> tuple[Tensor, Tensor]:
-        best, at = super().value(curves)
+    def best(self, curves: AnyCurves) -> tuple[Tensor, Tensor]:
+        best, at = super().best(curves)
         return best, at.masked_fill(best.eq(0), nan)
 
 

@@ -46,7 +46,8 @@ def _problem(option: str, x: Any, options: dict[str, Any], metric: Metric) -> st
             return "an integer of at least 1"
         return None if classes is None or x <= classes else f"at most num_classes={classes}"
     if option == "threshold":
-        return None if isinstance(x, int | float) and not isinstance(x, bool) and 0 <= x <= 1 else "a number in [0, 1]"
+        fits = isinstance(x, int | float) and not isinstance(x, bool) and 0 <= x <= 1
+        return None if fits else "a probability, from 0 to 1; logits are compared with its logit, so that 0.5 stands for the logit 0"
     if option == "multidim_average":
         return None if x in ("global", "samplewise") else "'global' or 'samplewise'"
     if option == "ignore_index":
@@ -99,25 +100,31 @@ class ClassificationTask(Metric):
     tasks: ClassVar[dict[str, type[Metric]]]
     defaults: ClassVar[dict[str, Any]] = {"average": "micro"}
 
-    _ALL = ("threshold", "num_classes", "num_labels", "average", "multidim_average", "top_k", "ignore_index", "validate_args")
+    order: ClassVar[tuple[str, ...]] = (
+        "threshold",
+        "num_classes",
+        "num_labels",
+        "average",
+        "multidim_average",
+        "top_k",
+        "ignore_index",
+        "validate_args",
+    )
+    """Positional arguments after `task`."""
 
-    def __new__(cls, task: str, *args: Any, **options: Any) -> Any:
+    def __new__(cls, task: str | None = None, *args: Any, **options: Any) -> Any:
         if "tasks" not in cls.__dict__:
             return super().__new__(cls)
+        if task is None:
+            raise TypeError(f"{cls.__name__}: task is missing; expected one of {list(cls.tasks)}.")
         if not isinstance(task, str) or task not in cls.tasks:
             raise ValueError(f"{cls.__name__}: task is {task!r}; expected one of {list(cls.tasks)}.")
         made = cls.tasks[task]
         takes = inspect.signature(made.__init__).parameters
-        order = [p for p in cls._order() if p != "task"]
-        if len(args) > len(order):
-            raise TypeError(f"{cls.__name__} takes at most {len(order) + 1} positional arguments; {len(args) + 1} were given.")
-        given = {**cls.defaults, **dict(zip(order, args)), **options}
+        if len(args) > len(cls.order):
+            raise TypeError(f"{cls.__name__} takes at most {len(cls.order) + 1} positional arguments; {len(args) + 1} were given.")
+        given = {**cls.defaults, **dict(zip(cls.order, args)), **options}
         for needed, of in (("num_classes", "multiclass"), ("num_labels", "multilabel")):
             if task == of and needed in takes and takes[needed].default is inspect.Parameter.empty and given.get(needed) is None:
                 raise ValueError(f"{cls.__name__}: task is {task!r} but {needed} is missing; expected an integer.")
-        return made(**{k: v for k, v in given.items() if k in takes or k not in (*cls._order(), "from_logits")})
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        """Positional arguments after `task`."""
-        return cls._ALL
+        return made(**{k: v for k, v in given.items() if k in takes or k not in (*cls.order, "from_logits")})

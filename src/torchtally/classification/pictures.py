@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor
+
 if TYPE_CHECKING:
     from .naming import Named
 
@@ -26,6 +29,8 @@ class CurvePlot(Drawn):
     ) -> tuple[Any, Any]:
         """Draw the curve, or `curve`, with the area under it (or `score`; False for none) and the point at `threshold` (None for none)."""
         found = self.compute() if curve is None else curve
+        if isinstance(found, dict):
+            labels, found = labels or list(found), _lists(found)
         return self._draw(
             found,
             score,
@@ -69,11 +74,24 @@ class OperatingPointPlot(Drawn):
         from ..plotting.values import plot_values, scale_of
 
         found = self.compute() if val is None else val
+        first = found[0] if isinstance(found, list) else found
+        if isinstance(first, dict):
+            labels = labels or list(first)
+            found = [_stacked(x) for x in found] if isinstance(found, list) else _stacked(found)
         scale = scale_of(self, found[0])
         if isinstance(found, list):
             return plot_values([rate for rate, _ in found], ax, labels=self.labels if labels is None else labels, scale=scale)
         rate, threshold = found
         return plot_operating_point(rate, threshold, ax, labels=self.labels if labels is None else labels, scale=scale)
+
+
+def _lists(named: dict[str, Any]) -> tuple[Any, ...]:
+    """What the parts of every class are, from the parts of each: as a value without names has them."""
+    return tuple(list(part) for part in zip(*named.values()))
+
+
+def _stacked(named: dict[str, Any]) -> tuple[Tensor, ...]:
+    return tuple(torch.stack([torch.as_tensor(x) for x in part]) for part in _lists(named))
 
 
 def _has_thresholds(metric: Any) -> bool:

@@ -6,14 +6,14 @@ from typing import Any
 
 from torch import Tensor
 
-from ..formula import Formula, feeds
 from ..statistics.curves import Scores
 from ..statistics.label_ranks import LabelRanks
+from ..weighing import Weighable
 from .options import checked
 
 
-class RankingFormula(Formula):
-    """A mean over samples, from the ranks of their labels. All three come from one sort, and are shared."""
+class RankingFormula(Weighable):
+    """A mean over samples, from the ranks of their labels. All three come from one sort, and are shared. A weight is that of a sample."""
 
     is_differentiable = False
     plot_lower_bound = 0.0
@@ -22,10 +22,6 @@ class RankingFormula(Formula):
     def __init__(self, num_labels: int, ignore_index: int | None = None, validate_args: bool = True, **kwargs: Any) -> None:
         checked(self, num_labels=num_labels, ignore_index=ignore_index)
         super().__init__(LabelRanks(Scores(num_labels, ignore_index)), validate_args=validate_args, **kwargs)
-
-    @feeds
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        self._add(preds, target)
 
 
 class MultilabelCoverageError(RankingFormula):

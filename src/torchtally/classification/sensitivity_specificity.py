@@ -95,10 +95,7 @@ class SensitivityAtSpecificity(ClassificationTask):
         "multilabel": MultilabelSensitivityAtSpecificity,
     }
     defaults = {}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("min_specificity", "thresholds", "num_classes", "num_labels", "ignore_index", "validate_args")
+    order = ("min_specificity", "thresholds", "num_classes", "num_labels", "ignore_index", "validate_args")
 
 
 class BinarySpecificityAtSensitivity(SpecificityAt):
@@ -187,7 +184,4 @@ class SpecificityAtSensitivity(ClassificationTask):
         "multilabel": MultilabelSpecificityAtSensitivity,
     }
     defaults = {}
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("min_sensitivity", "thresholds", "num_classes", "num_labels", "ignore_index", "validate_args")
+    order = ("min_sensitivity", "thresholds", "num_classes", "num_labels", "ignore_index", "validate_args")

@@ -111,12 +111,37 @@ class RateMetric(Proportion, Named):
         return self.rate(self._joined(c) if self.average == "micro" else c)
 
     def _open_form(self) -> str | None:
-        if self.weighted:
-            return "a share of weights"
-        return f"average={self.average!r}" if self.average in ("macro", "weighted") else None
+        return super()._open_form() or (f"average={self.average!r}" if self.average in ("macro", "weighted") else None)
 
     def _bound(self, bound: Tensor) -> Any:
         return self.named(bound)
+
+    def _counted(self, name: str) -> Tensor:
+        with self._held():
+            (counts,) = self._totals(self._own())
+        found: Tensor = getattr(self._joined(counts) if self.average == "micro" else counts, name)
+        return found.clone() if self.weighted else found.long()
+
+    # ---- what torchmetrics calls its states
+    @property
+    def tp(self) -> Tensor:
+        """True positives that this rank has seen, of each class unless `average="micro"`."""
+        return self._counted("tp")
+
+    @property
+    def fp(self) -> Tensor:
+        """False positives."""
+        return self._counted("fp")
+
+    @property
+    def tn(self) -> Tensor:
+        """True negatives."""
+        return self._counted("tn")
+
+    @property
+    def fn(self) -> Tensor:
+        """False negatives."""
+        return self._counted("fn")
 
 
 class BinaryRate(RateMetric):

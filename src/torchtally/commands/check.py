@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import TallyError
-from .options import RunsAScript, writable
+from .options import Allow, RunsAScript, Warmup, writable
 
 if TYPE_CHECKING:
     from ..stalls.recorder import Recorder
@@ -35,18 +35,11 @@ def command(
     ] = None,
     module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module, as for `python -m`.")] = False,
     steps: Annotated[int | None, typer.Option(min=1, help="End the script after this many optimiser steps.", show_default=False)] = None,
-    warmup: Annotated[int, typer.Option(min=0, help="Leave this many steps at the start out of the count.")] = 0,
+    warmup: Warmup = 0,
     budget: Annotated[
         float | None, typer.Option(min=0, help="Most stalls per step that are fine; more ends with exit code 1.", show_default=False)
     ] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE:LINE|PATTERN",
-            help="Accept these stalls: a line, a file, or a pattern for a function, metric or operator.",
-            show_default=False,
-        ),
-    ] = None,
+    allow: Allow = None,
     only_metrics: Annotated[bool, typer.Option("--only-metrics", help="Count only what waits in the code of metrics.")] = False,
     own: Annotated[
         list[str] | None,

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from typer.core import TyperCommand
 
 from ..errors import TallyError
+
+Warmup = Annotated[int, typer.Option(min=0, help="Leave this many steps at the start out of the count.")]
+
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FILE:LINE|PATTERN",
+        help="Accept these stalls: a line, a file, or a pattern for a function, metric or operator.",
+        show_default=False,
+    ),
+]
 
 
 def writable(file: Path) -> None:

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from ..errors import TallyError
+from .options import Allow, Warmup
 
 if TYPE_CHECKING:
     from ..stalls.stall import Report
@@ -65,15 +66,8 @@ def command(
             show_default=False,
         ),
     ] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE:LINE|PATTERN",
-            help="Accept these stalls: a line, a file, or a pattern for a function, metric or operator.",
-            show_default=False,
-        ),
-    ] = None,
-    warmup: Annotated[int, typer.Option(min=0, help="Leave this many steps at the start out of the count.")] = 0,
+    allow: Allow = None,
+    warmup: Warmup = 0,
 ) -> None:
     """Read profiler traces and tell which lines made the host wait for the device, and what that cost."""
     from ..stalls import selection

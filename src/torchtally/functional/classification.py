@@ -50,7 +50,7 @@ def _fill(space: dict[str, Any]) -> list[str]:
             made[task] = space[f"{task}_{short}"] = one_shot(cls, f"{task}_{short}", order, **defaults)
             names.append(f"{task}_{short}")
         front_defaults = {"average": None} if short == "logauc" else front.defaults
-        space[short] = by_task(short, made, front_defaults, _FRONT_ORDERS.get(short, (*front._order(), "zero_division")))
+        space[short] = by_task(short, made, front_defaults, _FRONT_ORDERS.get(short, (*front.order, "zero_division")))
         names.append(short)
     return names
 
@@ -65,11 +65,19 @@ __all__ += ["binary_groups_stat_rates", "multilabel_coverage_error", "multilabel
 
 
 def binary_fairness(
-    preds: Tensor, target: Tensor | None, groups: Tensor, task: str = "all", *args: Any, **options: Any
+    preds: Tensor,
+    target: Tensor | None,
+    groups: Tensor,
+    task: str = "all",
+    *args: Any,
+    weight: Tensor | None = None,
+    **options: Any,
 ) -> dict[str, Tensor]:
     """One-shot form of `BinaryFairness`, whose further options follow; the number of groups is read from the largest."""
     several = int(groups.max()) + 1 if groups.numel() else 1
-    value: dict[str, Tensor] = classification.BinaryFairness(max(1, several), task, *args, **options).one_shot(preds, target, groups)
+    weights = () if weight is None else (weight,)
+    metric = classification.BinaryFairness(max(1, several), task, *args, weighted=weight is not None, **options)
+    value: dict[str, Tensor] = metric.one_shot(preds, target, groups, *weights)
     return value
 
 

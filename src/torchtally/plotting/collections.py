@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .values import Scale, plot_values
@@ -20,21 +20,28 @@ def plot_collection(collection: Any, val: Any, ax: Any, together: bool) -> Any:
         )
     if together:
         return plot_values(val, ax, scale=Scale("Metrics", label="value"))
-    members = list(collection.items(keep_base=False))
+    members = list(zip(collection.keys(keep_base=True), *zip(*collection.items(keep_base=False))))
     given = [None] * len(members) if ax is None else list(ax)
     if len(given) != len(members):
         raise ValueError(f"{name}.plot: ax holds {len(given)} axes; expected {len(members)}, one for each metric, or together=True.")
     drawn = []
-    for key, metric, own in zip(*zip(*members), given):
-        of_member = [_value_of(v, key, collection) for v in steps]
+    for (base, key, metric), own in zip(members, given):
+        of_member = [_value_of(v, key, collection, {n: collection._name(f"{base}_{n}") for n in _names(metric)}) for v in steps]
         drawn.append(metric.plot(of_member if isinstance(val, list | tuple) else of_member[0], ax=own))
     return drawn
 
 
-def _value_of(values: Mapping[str, Any], key: str, collection: Any) -> Any:
+def _names(metric: Any) -> Sequence[str]:
+    """The names of classes that a metric puts into its value."""
+    return metric.labels if getattr(metric, "_names_values", False) else ()
+
+
+def _value_of(values: Mapping[str, Any], key: str, collection: Any, named: Mapping[str, str]) -> Any:
     """A member's value; one that is a dict was spread out under names of its own."""
     if key in values:
         return values[key]
+    if named and all(n in values for n in named.values()):
+        return {n: values[place] for n, place in named.items()}
     inner = {k.removeprefix(f"{key}_"): x for k, x in values.items() if k not in collection.keys(keep_base=False)}
     others = [k for k in collection.keys(keep_base=False) if k not in values]
     if not inner or others != [key]:

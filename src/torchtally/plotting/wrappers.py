@@ -21,6 +21,8 @@ def plot_classwise(wrapper: Any, val: Any, ax: Any, labels: Sequence[str] | None
     names = labels or wrapper.labels or [str(i) for i in range(len(steps[0]))]
     if len(names) == len(steps[0]):
         steps = [dict(zip(names, v.values())) for v in steps]
+    if all(isinstance(x, tuple) for x in steps[0].values()):  # curves, or points of them
+        return wrapper.metric.plot(steps if isinstance(val, list | tuple) else steps[0], ax=ax)
     return plot_values(steps if isinstance(val, list | tuple) else steps[0], ax, scale=scale)
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..options import choice_of, count_of, flag_of
 from ..statistics.moments import Moments, PairMoments, Single
 from ..statistics.ranks import KendallCounts, PairSamples, Ranked
 from .errors import PairMetric
-from .options import choice_of, count_of, flag_of
 
 
 class PearsonCorrCoef(PairMetric):
@@ -25,7 +25,7 @@ class PearsonCorrCoef(PairMetric):
     tensor(0.9849)
     """
 
-    higher_is_better = None  # type: ignore[assignment]
+    higher_is_better: bool | None = None
     full_state_update = True
     plot_lower_bound = -1.0
     plot_upper_bound = 1.0
@@ -43,18 +43,19 @@ class PearsonCorrCoef(PairMetric):
 class ConcordanceCorrCoef(PearsonCorrCoef):
     """Lin's concordance correlation coefficient: how close to the line of equality the pairs lie. From -1 to 1, the best.
 
-    `preds` and `target` are `(N,)`, or `(N, num_outputs)` for a value per column. Variances have the divisor N - 1. NaN with fewer than two
-    pairs, and where both are one and the same constant.
+    `preds` and `target` are `(N,)`, or `(N, num_outputs)` for a value per column. Variances have the divisor N - 1; of weighted samples W less
+    the sum of the squared weights over W, the sum of the weights, as `numpy.cov` has it of `aweights`: the scale of weights does not matter, and
+    one of 2 is not quite the sample twice. NaN with fewer than two pairs, and where both are one and the same constant.
 
     >>> from torch import tensor
     >>> ConcordanceCorrCoef()(tensor([2.5, 0.0, 2.0, 8.0]), tensor([3.0, -0.5, 2.0, 7.0]))
     tensor(0.9777)
     """
 
-    higher_is_better = True  # type: ignore[assignment]
+    higher_is_better = True
 
     def value(self, m: Moments, *_: Any) -> Tensor:
-        result: Tensor = 2 * m.joint / (m.preds + m.target + (m.count - 1) * m.gap.square())
+        result: Tensor = 2 * m.joint / (m.preds + m.target + m.freedom * m.gap.square())
         return result
 
 
@@ -62,6 +63,10 @@ class RankMetric(PairMetric):
     """A metric of the order of predictions and targets; memory grows with the data."""
 
     is_differentiable = False
+
+    def _unweighable(self) -> str:
+        return "what the ranks of weighted samples are has no agreed definition"
+
     plot_lower_bound = -1.0
     plot_upper_bound = 1.0
 
@@ -91,8 +96,7 @@ class SpearmanCorrCoef(RankMetric):
     def value(self, ranked: Ranked, *_: Any) -> Tensor:
         values = []
         for p, t in ranked.sorted:
-            middle = (len(p.order) + 1) / 2
-            a, b = p.rank - middle, t.rank - middle
+            a, b = p.deviation, t.deviation
             values.append(((a @ b) / ((a @ a).sqrt() * (b @ b).sqrt())).clamp(-1.0, 1.0))
         return self.stacked(ranked, values)
 
@@ -109,7 +113,7 @@ class KendallRankCorrCoef(RankMetric):
     tensor(0.3333)
     """
 
-    higher_is_better = None  # type: ignore[assignment]
+    higher_is_better = None
     full_state_update = True
 
     def __init__(

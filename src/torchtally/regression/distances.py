@@ -8,15 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..formula import Formula, feeds
+from ..formula import feeds
+from ..options import choice_of, count_of, flag_of
 from ..statistics.moments import Moments, PairMoments
 from ..statistics.pairs import ErrorSums
 from ..statistics.rows import EventCounts, RowScores
+from ..weighing import Weighable
 from .errors import PairMetric
-from .options import REDUCTION, choice_of, count_of, flag_of
+
+REDUCTION = ("mean", "sum", "none", None)
 
 
-class MinkowskiDistance(Formula):
+class MinkowskiDistance(Weighable):
     """Minkowski distance of order `p` between all predictions and all targets: 1 is the city block's, 2 Euclid's. 0 is best.
 
     `preds` and `targets` have any one shape. 0 without data.
@@ -38,14 +41,14 @@ class MinkowskiDistance(Formula):
         self.p = p
 
     @feeds
-    def update(self, preds: Tensor, targets: Tensor) -> None:
-        self._add(preds, targets)
+    def update(self, preds: Tensor, targets: Tensor, weight: Tensor | None = None) -> None:
+        self._weigh(weight, preds, targets)
 
     def value(self, sums: Any) -> Tensor:
         return sums.total.pow(1 / self.p)
 
 
-class TweedieDevianceScore(Formula):
+class TweedieDevianceScore(Weighable):
     """Mean Tweedie deviance: power 0 is the squared error, 1 Poisson's deviance, 2 Gamma's; others weigh errors by the mean to that power.
 
     `preds` and `targets` have any one shape; predictions must be above 0 unless power is 0, targets at least 0 for powers in [1, 2) and above
@@ -67,8 +70,8 @@ class TweedieDevianceScore(Formula):
         self.power = power
 
     @feeds
-    def update(self, preds: Tensor, targets: Tensor) -> None:
-        self._add(preds, targets)
+    def update(self, preds: Tensor, targets: Tensor, weight: Tensor | None = None) -> None:
+        self._weigh(weight, preds, targets)
 
     def value(self, sums: Any) -> Tensor:
         return sums.squared_error / sums.count if isinstance(sums, Moments) else sums.total / sums.count
@@ -88,15 +91,19 @@ class CosineSimilarity(PairMetric):
     plot_lower_bound = None  # of the sum, which is the default
 
     def __init__(self, reduction: str | None = "sum", **kwargs: Any) -> None:
-        choice_of(type(self).__name__, "reduction", reduction, REDUCTION)
+        self.__dict__["reduction"] = choice_of(type(self).__name__, "reduction", reduction, REDUCTION)
         super().__init__(RowScores("cosine", kept=reduction in ("none", None)), **kwargs)
-        self.reduction = reduction
+
+    reduction: str | None
+
+    def _unweighable(self) -> str | None:
+        return one_by_one(self.reduction)
 
     def value(self, scores: Any) -> Tensor:
         return reduced(scores, self.reduction, self.device)
 
 
-class KLDivergence(Formula):
+class KLDivergence(Weighable):
     """Kullback–Leibler divergence of distributions `q` from `p`: mean, "sum" or one by one ("none"). From 0, for equal ones, to infinity.
 
     `p` and `q` are `(N, D)`, a distribution in each row, scaled to sum 1; or with `log_prob=True` its logarithms, taken as they are.
@@ -114,13 +121,18 @@ class KLDivergence(Formula):
 
     def __init__(self, log_prob: bool = False, reduction: str | None = "mean", **kwargs: Any) -> None:
         name = type(self).__name__
-        choice_of(name, "reduction", reduction, REDUCTION)
+        self.__dict__["reduction"] = choice_of(name, "reduction", reduction, REDUCTION)
         super().__init__(RowScores(self.score, flag_of(name, "log_prob", log_prob), reduction in ("none", None)), **kwargs)
-        self.log_prob, self.reduction = log_prob, reduction
+        self.log_prob = log_prob
+
+    reduction: str | None
 
     @feeds
-    def update(self, p: Tensor, q: Tensor) -> None:
-        self._add(p, q)
+    def update(self, p: Tensor, q: Tensor, weight: Tensor | None = None) -> None:
+        self._weigh(weight, p, q)
+
+    def _unweighable(self) -> str | None:
+        return one_by_one(self.reduction)
 
     def value(self, scores: Any) -> Tensor:
         return reduced(scores, self.reduction, self.device)
@@ -189,7 +201,13 @@ class CriticalSuccessIndex(PairMetric):
             empty = [torch.zeros(0, dtype=torch.int64, device=self.device)]
             parts = [torch.cat(list(x) or empty) for x in parts]
         hits, misses, false_alarms = (x.double() for x in parts)
-        return hits / (hits + misses + false_alarms).clamp(min=1.0)
+        whole = hits + misses + false_alarms
+        return hits / torch.where(whole > 0, whole, 1.0)
+
+
+def one_by_one(reduction: str | None) -> str | None:
+    """Why rows have no weights where each is listed."""
+    return f"reduction={reduction!r} lists the value of each row, which a weight does not change" if reduction in ("none", None) else None
 
 
 def reduced(scores: Any, how: str | None, device: Any) -> Tensor:

@@ -6,33 +6,31 @@ from typing import Any
 
 from torch import Tensor
 
-from ..formula import Formula, feeds
+from ..options import choice_of, count_of, flag_of
 from ..statistics.moments import Moments, PairMoments, Single, TargetRange
 from ..statistics.pairs import ErrorSums
 from ..weighing import Weighable
-from .options import choice_of, count_of, flag_of
 
 EPSILON = 1.17e-06
 """The least that a percentage is taken of."""
 
 
-class PairMetric(Formula):
-    """A metric of predictions and targets of one shape."""
+class PairMetric(Weighable):
+    """A metric of predictions and targets of one shape, in which samples have weights with `weighted=True`: see `Weighable`."""
 
-    is_differentiable = True
-    higher_is_better = False
+    is_differentiable: bool | None = True
+    higher_is_better: bool | None = False
     plot_lower_bound: float | None = 0.0
 
-    @feeds
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        self._add(preds, target)
+
+class MeanError(PairMetric):
+    """The mean of what `ErrorSums`, the first of its statistics, adds up; NaN without data."""
+
+    def value(self, sums: Any, *_: Any) -> Tensor:
+        return sums.total / sums.count
 
 
-class MeanError(Weighable, PairMetric):
-    """A mean over pairs, in which samples have weights with `weighted=True`: see `Weighable`."""
-
-
-class MeanSquaredError(MeanError):
+class MeanSquaredError(PairMetric):
     """Mean of the squared differences; its root with `squared=False`. 0 is best; NaN without data.
 
     `preds` and `target` have any one shape, or `(N, num_outputs)` for a value per column.
@@ -45,12 +43,11 @@ class MeanSquaredError(MeanError):
     def __init__(self, squared: bool = True, num_outputs: int = 1, **kwargs: Any) -> None:
         name = type(self).__name__
         count_of(name, "num_outputs", num_outputs)
-        weighted = kwargs.get("weighted", False)
-        super().__init__(ErrorSums("squared", outputs=num_outputs) if weighted else PairMoments(num_outputs), **kwargs)
+        super().__init__(PairMoments(num_outputs), **kwargs)
         self.squared, self.num_outputs = flag_of(name, "squared", squared), num_outputs
 
-    def value(self, m: Any) -> Tensor:
-        mean: Tensor = (m.total if self.weighted else m.squared_error) / m.count
+    def value(self, m: Moments) -> Tensor:
+        mean: Tensor = m.squared_error / m.count
         return mean if self.squared else mean.sqrt()
 
 
@@ -69,9 +66,6 @@ class MeanAbsoluteError(MeanError):
         super().__init__(ErrorSums("absolute", outputs=num_outputs), **kwargs)
         self.num_outputs = num_outputs
 
-    def value(self, sums: Any) -> Tensor:
-        return sums.total / sums.count
-
 
 class MeanAbsolutePercentageError(MeanError):
     """Mean of the absolute differences as fractions of the targets' size (at least 1.17e-6). 0 is best, 1 is one hundred percent.
@@ -85,9 +79,6 @@ class MeanAbsolutePercentageError(MeanError):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(ErrorSums("percentage", EPSILON), **kwargs)
-
-    def value(self, sums: Any) -> Tensor:
-        return sums.total / sums.count
 
 
 class SymmetricMeanAbsolutePercentageError(MeanError):
@@ -105,11 +96,8 @@ class SymmetricMeanAbsolutePercentageError(MeanError):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(ErrorSums("symmetric", EPSILON), **kwargs)
 
-    def value(self, sums: Any) -> Tensor:
-        return sums.total / sums.count
 
-
-class WeightedMeanAbsolutePercentageError(MeanError):
+class WeightedMeanAbsolutePercentageError(PairMetric):
     """Sum of the absolute differences over the sum of the targets' sizes (at least 1.17e-6). 0 is best, and the value without data.
 
     `preds` and `target` have any one shape.
@@ -139,11 +127,8 @@ class MeanSquaredLogError(MeanError):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(ErrorSums("squared log"), **kwargs)
 
-    def value(self, sums: Any) -> Tensor:
-        return sums.total / sums.count
 
-
-class LogCoshError(PairMetric):
+class LogCoshError(MeanError):
     """Mean of the logarithm of the hyperbolic cosine of the differences: quadratic for small ones, linear for large ones. 0 is best.
 
     `preds` and `target` are `(N,)`, or `(N, num_outputs)` for a value per column. Finite differences of any size give finite values.
@@ -158,9 +143,6 @@ class LogCoshError(PairMetric):
         single = (Single(),) if num_outputs == 1 else ()
         super().__init__(ErrorSums("log cosh", outputs=num_outputs), *single, **kwargs)
         self.num_outputs = num_outputs
-
-    def value(self, sums: Any, *_: Any) -> Tensor:
-        return sums.total / sums.count
 
 
 class NormalizedRootMeanSquaredError(PairMetric):

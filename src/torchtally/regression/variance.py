@@ -7,9 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..options import choice_of, count_of, flag_of
 from ..statistics.moments import Moments, PairMoments, WideMoments
 from .errors import PairMetric
-from .options import MULTIOUTPUT, choice_of, count_of, flag_of
+
+MULTIOUTPUT = ("raw_values", "uniform_average", "variance_weighted")
 
 
 def explained(unexplained: Tensor, total: Tensor) -> Tensor:
@@ -53,7 +55,7 @@ class R2Score(ColumnMetric):
 
     `preds` and `target` are `(N,)` or `(N, outputs)`; `multioutput` gives a value for each output ("raw_values"), their mean
     ("uniform_average") or their mean weighted by variance ("variance_weighted"). With `adjusted` regressors the value is adjusted for
-    their number, where more than that and one pairs were seen. NaN with fewer than two pairs. Constant targets score 1 where all
+    their number, where more than that and one pairs were seen. NaN with fewer than two pairs (that have a weight). Constant targets score 1 where all
     predictions are right and else 0.
 
     >>> from torch import tensor
@@ -65,12 +67,17 @@ class R2Score(ColumnMetric):
     plot_lower_bound = None
     plot_upper_bound = 1.0
 
+    adjusted: int
+
     def __init__(self, adjusted: int = 0, multioutput: str = "uniform_average", **kwargs: Any) -> None:
+        self.__dict__["adjusted"] = count_of(type(self).__name__, "adjusted", adjusted, 0)
         super().__init__(multioutput, **kwargs)
-        self.adjusted = count_of(type(self).__name__, "adjusted", adjusted, 0)
+
+    def _unweighable(self) -> str | None:
+        return f"adjusted={self.adjusted} asks how many samples there are, and weights of any scale do not say" if self.adjusted else None
 
     def scores(self, m: Moments) -> tuple[Tensor, Tensor]:
-        return torch.where(m.count < 2, torch.nan, explained(m.squared_error, m.target)), m.target
+        return torch.where(m.pairs < 2, torch.nan, explained(m.squared_error, m.target)), m.target
 
     def value(self, one: Moments, several: Moments | None) -> Tensor:
         score = super().value(one, several)

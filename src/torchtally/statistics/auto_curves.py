@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -43,12 +43,12 @@ def limits(steps: int) -> tuple[float, ...]:
 
 
 def reached(curve: Curve, at: Tensor) -> Tensor:
-    """True and false positives at thresholds: int64 `(2, K, L)`."""
+    """True and false positives at thresholds: `(2, K, L)`."""
     assert curve.score is not None
     rising = curve.score.double().flip(1).contiguous()
     below = torch.searchsorted(rising, at.expand(len(rising), -1).contiguous())
     points = rising.shape[1] - below
-    return torch.stack([torch.nn.functional.pad(x, (1, 0)).gather(1, points).long() for x in (curve.tp, curve.fp)])
+    return torch.stack([torch.nn.functional.pad(x, (1, 0)).gather(1, points) for x in (curve.tp, curve.fp)])
 
 
 class RoundedCurves:
@@ -87,18 +87,24 @@ class AutoSamples(ScoreSamples):
 
     budget: int = BUDGET
 
+    sums: ClassVar[torch.dtype] = torch.int64
+
     def slots(self) -> dict[str, Slot]:
         columns = self.input.columns
         return {
             **super().slots(),
-            "reached": Slot((2, columns, len(self.limits)), torch.int64, "cat"),
+            "reached": Slot((2, columns, len(self.limits)), self.sums, "cat"),
             "outside": Slot((), torch.bool, "cat"),
         }
 
     @property
     def most(self) -> int:
         """Rows of scores that are kept."""
-        return max(1, self.budget // (5 * self.input.columns))
+        return max(1, self.budget // self.row_bytes)
+
+    @property
+    def row_bytes(self) -> int:
+        return 5 * self.input.columns
 
     @property
     def limits(self) -> tuple[float, ...]:
@@ -115,7 +121,7 @@ class AutoSamples(ScoreSamples):
 
     def _held(self, slots: Slots) -> int:
         """How many rows are kept after one more piece, without asking every piece each time."""
-        pieces = slots.score
+        pieces = self.lists(slots)[0]
         count, last, rows = slots.__dict__.get("held", (0, None, 0))
         same = count == len(pieces) - 1 and (not count or pieces[-2] is last)
         rows = rows + len(pieces[-1]) if same else _rows(pieces)
@@ -124,16 +130,16 @@ class AutoSamples(ScoreSamples):
 
     def _round(self, slots: Slots) -> None:
         """Count what is kept at the limits instead."""
-        logits = self._logits(slots)
-        at = constant(self.limits, slots.score[0].device)
-        count = torch.zeros((), dtype=torch.int64, device=at.device)
-        for scores, mark in self._together(slots):
-            count = count + reached(Curves(scores, mark, self.input, logits).each, at)
+        logits, lists = self._logits(slots), self.lists(slots)
+        at = constant(self.limits, lists[0][0].device)
+        count = torch.zeros((), dtype=self.sums, device=at.device)
+        for samples in self._together(slots):
+            count = count + reached(self.curves(*samples, self.input, logits).each, at).to(self.sums)
         slots.reached[:] = [torch.cat([*slots.reached, count[None]]).sum(0, keepdim=True)]
         if self._asks:
             slots.outside[:] = [torch.as_tensor(logits, device=at.device).reshape(1)]
-        slots.score.clear()
-        slots.mark.clear()
+        for samples in lists:
+            samples.clear()
         for name in ("derived", "held"):
             slots.__dict__.pop(name, None)
 
@@ -141,27 +147,29 @@ class AutoSamples(ScoreSamples):
     def _asks(self) -> bool:
         return self.input.logits is None and self.input.normalize
 
-    def _together(self, slots: Slots) -> Iterator[tuple[Tensor, Tensor]]:
+    def _together(self, slots: Slots) -> Iterator[list[Tensor]]:
         """What is kept, piece by piece or several small ones at a time."""
+        lists = self.lists(slots)
         most, begin = max(1, _AT_ONCE // self.input.columns), 0
-        ends = np.cumsum([x.shape[0] for x in slots.score])
+        ends = np.cumsum([x.shape[0] for x in lists[0]])
         while begin < len(ends):
             before = ends[begin - 1] if begin else 0
             end = max(begin + 1, int(np.searchsorted(ends, before + most, "right")))
-            yield torch.cat(slots.score[begin:end]), torch.cat(slots.mark[begin:end])
+            yield [torch.cat(samples[begin:end]) for samples in lists]
             begin = end
 
     def _logits(self, slots: Slots) -> bool | Tensor:
         """Whether scores are logits: as told, or because one so far is outside [0, 1]."""
         if not self._asks:
             return bool(self.input.logits and self.input.normalize)
-        found = torch.cat([x.reshape(-1) for x in (*slots.outside, *(outside(scores) for scores, _ in self._together(slots)))]).any()
-        return bool(found) if host_visible(found) else found
+        found = torch.cat([x.reshape(-1) for x in (*slots.outside, *(outside(scores) for scores, *_ in self._together(slots)))]).any()
+        return bool(found.numpy()) if host_visible(found) else found
 
     def totals(self, slots: Slots) -> Curves | RoundedCurves:  # type: ignore[override]  # the same to those who read it
-        if not slots.reached and _rows(slots.score) <= self.most:
+        held = _rows(self.lists(slots)[0])
+        if not slots.reached and held <= self.most:
             return super().totals(slots)
-        if _rows(slots.score):
+        if held:
             self._round(slots)
         counts = torch.cat(slots.reached).view(-1, 2, self.input.columns, len(self.limits)).sum(0)
         return RoundedCurves(counts, constant(self.limits, counts.device), self._logits(slots))

@@ -30,8 +30,8 @@ class CalibrationBins(Statistic):
         return {"counts": Slot((2, size)), "confidence": Slot((size,), torch.float64)}
 
     def update(self, slots: Slots, *normal: Any) -> None:
-        confidence, right = self._confidences(*normal)
-        edges = constant(tuple(i / self.bins for i in range(1, self.bins)), confidence.device)
+        confidence, right = self.confidences(*normal)
+        edges = self.edges(confidence.device)
         if host_visible(confidence, right, slots.counts):
             self._count_on_host(slots, confidence.numpy(), right.numpy(), edges.numpy())
             return
@@ -41,7 +41,11 @@ class CalibrationBins(Statistic):
         hit.scatter_add_(0, place, right.eq(1).long())
         slots.confidence.scatter_add_(0, place, confidence)
 
-    def _confidences(self, scores: Tensor, mark: Tensor) -> tuple[Tensor, Tensor]:
+    def edges(self, device: torch.device) -> Tensor:
+        """Between the bins."""
+        return constant(tuple(i / self.bins for i in range(1, self.bins)), device)
+
+    def confidences(self, scores: Tensor, mark: Tensor) -> tuple[Tensor, Tensor]:
         """Of each row in float64, and 1 if right, 0 if wrong, -1 if not counted."""
         if not self.input.exclusive:
             return scores[:, 0].double().contiguous(), mark[:, 0]

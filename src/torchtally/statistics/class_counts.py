@@ -81,6 +81,16 @@ def integers(name: str, x: Tensor) -> Tensor:
     return x
 
 
+def unequal(preds: Tensor, target: Tensor) -> ValueError:
+    """Says what to do where yes/no metrics are given different shapes."""
+    said = f"preds has shape {tuple(preds.shape)} but target has {tuple(target.shape)}; expected equal shapes."
+    if preds.numel() == target.numel():
+        return ValueError(f"{said} Squeeze or flatten one of them.")
+    if preds.ndim == target.ndim + 1 and preds.shape[:1] == target.shape[:1] and preds.shape[2:] == target.shape[1:]:
+        return ValueError(f"{said} Scores of {preds.shape[1]} classes are for the metric of task 'multiclass'.")
+    return ValueError(said)
+
+
 def is_label(y: Tensor, label: int) -> Tensor:
     """Where `y` is `label`: nowhere if its dtype does not reach so far, where torch would compare with what is left of the label."""
     if y.dtype is not torch.bool and not torch.iinfo(y.dtype).min <= label <= torch.iinfo(y.dtype).max:
@@ -141,10 +151,10 @@ class Labels(Input):
                 f"preds has dtype {preds.dtype}; expected floating-point scores of shape (N, C, ...), since top_k is {self.top_k}."
             )
         if self.per_sample:
-            if len(shape) < 2:
-                raise ValueError(
-                    f"target has shape {tuple(shape)}; expected at least two dimensions, (N, ...), since multidim_average is 'samplewise'."
-                )
+            if not shape:
+                raise ValueError("target is a scalar; expected (N, ...), one row a sample, since multidim_average is 'samplewise'.")
+            if len(shape) == 1:  # samples of one element each
+                preds, target = preds.unsqueeze(-1), target.unsqueeze(-1)
             return self._take_on_device(strict, preds, target, scored)
         if len(shape) != 1:
             taken = self._take_images(preds, target) if scored else None
@@ -159,10 +169,13 @@ class Labels(Input):
     def _mismatch(self, preds: Tensor, target: Tensor) -> ValueError:
         classes = "C" if self.classes is None else self.classes
         scores = ", ".join(map(str, [*target.shape[:1], classes, *target.shape[1:]]))
-        return ValueError(
+        said = (
             f"preds has shape {tuple(preds.shape)} and dtype {preds.dtype} but target has shape {tuple(target.shape)}; "
             f"expected floating-point scores ({scores}) or integer labels shaped as target."
         )
+        if preds.is_floating_point() and preds.shape == target.shape and target.ndim > 1 and target.shape[1] == self.classes:
+            said += " Of one-hot targets pass target.argmax(1); several labels a sample are for the metric of task 'multilabel'."
+        return ValueError(said)
 
     # ---- the CPU form
     def _take_on_host(self, strict: bool, preds: Tensor, target: Tensor, scored: bool) -> tuple[Hashable, Piece]:
@@ -241,7 +254,7 @@ class Labels(Input):
             wrong |= best.isnan()
         if self.ignore is not None:
             wrong &= ~is_label(target, self.ignore)
-        if bool(wrong.any()):
+        if wrong.numpy().any():
             where = tuple(wrong.nonzero()[0].tolist())
             raise FaultError(f"target or preds is impossible at {where}; expected labels 0..{bound - 1} and scores without NaN. {_ADVICE}")
 

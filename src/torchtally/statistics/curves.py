@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -157,7 +157,7 @@ class Curves:
         if self._kind.logits is not None or not self._kind.normalize:
             return bool(self._kind.logits and self._kind.normalize)
         found = outside(self._scores)
-        return bool(found) if host_visible(found) else found
+        return bool(found.numpy()) if host_visible(found) else found
 
     @cached_property
     def _rankable(self) -> Tensor:
@@ -191,6 +191,9 @@ class ScoreSamples(Statistic):
 
     input: Scores
 
+    kept: ClassVar[tuple[str, ...]] = ("score", "mark")
+    curves: ClassVar[Callable[..., Curves]] = Curves
+
     def slots(self) -> dict[str, Slot]:
         columns = (self.input.columns,)
         return {"score": Slot(columns, torch.float32, "cat"), "mark": Slot(columns, torch.int8, "cat")}
@@ -199,14 +202,19 @@ class ScoreSamples(Statistic):
         slots.score.append(normal[0])
         slots.mark.append(normal[1])
 
+    def lists(self, slots: Slots) -> list[list[Tensor]]:
+        """All that is kept of samples: scores first."""
+        return [getattr(slots, name) for name in self.kept]
+
     def totals(self, slots: Slots) -> Curves:
-        if not slots.score:
-            empty = torch.zeros(0, self.input.columns)
-            return Curves(empty, empty.to(torch.int8), self.input)
-        if len(slots.score) > 1:
-            slots.score[:], slots.mark[:] = [torch.cat(slots.score)], [torch.cat(slots.mark)]
+        lists, kinds = self.lists(slots), self.slots()
+        if not lists[0]:
+            return self.curves(*(torch.zeros(0, *kinds[n].shape, dtype=kinds[n].dtype) for n in self.kept), self.input)
+        for samples in lists:
+            samples[:] = [torch.cat(samples)] if len(samples) > 1 else samples
+        scores = lists[0][0]
         known = slots.__dict__.get("derived")  # what another reader of the same slots has sorted
-        if known is None or known[0] is not slots.score[0]:
-            known = slots.__dict__["derived"] = slots.score[0], Curves(slots.score[0], slots.mark[0], self.input)
+        if known is None or known[0] is not scores:
+            known = slots.__dict__["derived"] = scores, self.curves(*(samples[0] for samples in lists), self.input)
         curves: Curves = known[1]
         return curves

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..faults import Fault, FaultError, note
 from ..statistic import Input, Piece, Slot, Slots, Statistic, host_visible, may_wait
-from .class_counts import SMALL_DEVICE, UNSIGNED, Counts, integers, is_label
+from .class_counts import SMALL_DEVICE, UNSIGNED, Counts, integers, is_label, unequal
 from .readings import READINGS, improbable, mixed, note_readings, outside
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -53,14 +53,11 @@ class Decisions(Input):
         preds, target = batch
         integers("target", target)
         if preds.shape != target.shape:
-            raise ValueError(f"preds has shape {tuple(preds.shape)} but target has {tuple(target.shape)}; expected equal shapes.")
+            raise unequal(preds, target)
         if self.labels is not None and (target.ndim < 2 or target.shape[1] != self.labels):
             raise ValueError(f"target has shape {tuple(target.shape)}; expected (N, {self.labels}, ...), one column a label.")
-        least = (2 if self.labels is None else 3) if self.per_sample else 0
-        if target.ndim < least:
-            raise ValueError(
-                f"target has shape {tuple(target.shape)}; expected at least {least} dimensions, since multidim_average is 'samplewise'."
-            )
+        if self.per_sample and not target.ndim:
+            raise ValueError("target is a scalar; expected (N, ...), one row a sample, since multidim_average is 'samplewise'.")
         if host_visible(preds, target):
             taken = self._take_on_host(strict, preds, target)
             if taken is not None:

@@ -63,23 +63,32 @@ class GroupDecisions(Decisions):
             )
         return np.where(wrong, self.groups, groups)
 
+    @property
+    def size(self) -> int:
+        """Of the table."""
+        return 4 * (self.groups + 1)
+
     def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
+        cells = self.cells(slots, pieces, first)
+        if isinstance(cells, np.ndarray):
+            return (torch.from_numpy(np.bincount(cells, minlength=self.size)).view(-1, 4),)
+        counts = cells.new_zeros(self.size)
+        count_on_device(counts, cells)
+        return (counts.view(-1, 4),)
+
+    def cells(self, slots: Slots, pieces: list[Piece], first: Any) -> Any:
+        """Where in the table each element is counted; the last cell if it is not."""
         yes, true, live = self._elements(slots, pieces, first)
         column = tuple(piece[4] for piece in pieces)
-        size = 4 * (self.groups + 1)
         if isinstance(yes, np.ndarray):
             key = joined(column) * 4
             key += yes[:, 0] * np.int64(2) + true[:, 0]
-            counted = key if live is None else np.where(live[:, 0], key, size - 1)
-            return (torch.from_numpy(np.bincount(counted, minlength=size)).view(-1, 4),)
+            return key if live is None else np.where(live[:, 0], key, self.size - 1)
         groups = (column[0] if len(column) == 1 else torch.cat(column)).long()
         yes, true, live = yes.reshape(-1), true.reshape(-1), live.reshape(-1)
         outside = groups.lt(0) | groups.ge(self.groups)
         note(slots, (outside & live).reshape(len(pieces), -1), first)
-        key = (groups * 4 + yes.long() * 2 + true.long()).masked_fill(outside | ~live, size - 1)
-        counts = key.new_zeros(size)
-        count_on_device(counts, key)
-        return (counts.view(-1, 4),)
+        return (groups * 4 + yes.long() * 2 + true.long()).masked_fill(outside | ~live, self.size - 1)
 
 
 @dataclass(frozen=True)

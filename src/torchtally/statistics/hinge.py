@@ -7,6 +7,7 @@ from math import inf
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..statistic import Slot, Slots, Statistic
 from .curves import Scores
@@ -29,12 +30,16 @@ class HingeSums(Statistic):
         return {"total": Slot(columns, torch.float64), "count": Slot()}
 
     def update(self, slots: Slots, *normal: Any) -> None:
-        scores, mark = normal
+        _, mark = normal
+        slots.total.add_(self.losses(*normal).sum(0))
+        slots.count.add_(mark[:, 0].ge(0).sum())
+
+    def losses(self, scores: Tensor, mark: Tensor) -> Tensor:
+        """Of each row and column, or of each row; 0 where it is not counted."""
         scores, yes, live = scores.double(), mark.eq(1), mark.ge(0)
         if self.best_other:
             margin = torch.where(yes, scores, 0.0).sum(1) - scores.masked_fill(yes, -inf).max(1).values
             loss = (1 - margin).clamp(min=0).where(live[:, 0], 0.0)
         else:
             loss = (1 - torch.where(yes, scores, -scores)).clamp(min=0).where(live, 0.0)
-        slots.total.add_((loss.square() if self.squared else loss).sum(0))
-        slots.count.add_(live[:, 0].sum())
+        return loss.square() if self.squared else loss

@@ -27,18 +27,25 @@ class LabelRanks(Statistic):
         return {**sums, "count": Slot()}
 
     def update(self, slots: Slots, *normal: Any) -> None:
-        scores, mark = normal
+        _, mark = normal
+        for name, values in self.of_rows(*normal).items():
+            getattr(slots, name).add_(values.sum())
+        slots.count.add_(mark.ge(0).any(1).sum())
+
+    def of_rows(self, scores: Tensor, mark: Tensor) -> dict[str, Tensor]:
+        """Coverage, precision and loss of each sample; 0 of one without labels."""
         yes, true_above, false_above = _ranked(scores, mark)
         relevant, others = mark.eq(1).sum(1), mark.eq(0).sum(1)
         decided = relevant.gt(0) & others.gt(0)
-        counted = (relevant + others).gt(0)
+        counted = mark.ge(0).any(1)
         rank = true_above + false_above
         precision = (true_above.double() / rank.clamp(min=1)).where(yes, 0.0).sum(1) / relevant.clamp(min=1)
         wrong_pairs = false_above.where(yes, 0).sum(1).double() / (relevant * others).clamp(min=1)
-        slots.coverage.add_(rank.where(yes, 0).amax(1).sum())
-        slots.precision.add_(precision.where(decided, 1.0).where(counted, 0.0).sum())
-        slots.loss.add_(wrong_pairs.where(decided, 0.0).sum())
-        slots.count.add_(counted.sum())
+        return {
+            "coverage": rank.where(yes, 0).amax(1),
+            "precision": precision.where(decided, 1.0).where(counted, 0.0),
+            "loss": wrong_pairs.where(decided, 0.0),
+        }
 
 
 def _ranked(scores: Tensor, mark: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from math import log
 from typing import Any, ClassVar
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ..faults import Fault, FaultError, note
-from ..refusal import check_plain
-from ..statistic import Input, Piece, Slot, Slots, Statistic, host_visible, may_wait
+from ..refusal import NUMBERS, check_plain
+from ..statistic import Input, Number, Piece, Slot, Slots, Statistic, host_visible, may_wait
 
 SMALL_HOST = 2048
 SMALL_DEVICE = 16384
@@ -24,9 +24,15 @@ BLOCK = 8192
 
 ONES = np.ones(BLOCK)
 
+_USUAL = frozenset(NUMBERS)
+
 
 def check_pair(preds: Any, target: Any, names: tuple[str, str] = ("preds", "target")) -> None:
     """Raise unless these are two tensors of real numbers and of one shape."""
+    if type(preds) is Tensor and type(target) is Tensor:
+        usual = preds.dtype in _USUAL and target.dtype in _USUAL and preds.layout is torch.strided and target.layout is torch.strided
+        if usual and preds.shape == target.shape:
+            return
     for name, x in zip(names, (preds, target)):
         if not isinstance(x, Tensor):
             raise TypeError(f"{name} is a {type(x).__name__}; expected a tensor. Wrap it in torch.tensor.")
@@ -40,45 +46,122 @@ def check_pair(preds: Any, target: Any, names: tuple[str, str] = ("preds", "targ
         )
 
 
-def in_double(x: Tensor) -> np.ndarray:
-    """A CPU tensor in float64; without copying where it is."""
-    values: np.ndarray = (x.float() if x.dtype is torch.bfloat16 else x).numpy().astype(np.float64, copy=False)
-    return values
+def array_of(x: Tensor) -> np.ndarray:
+    """The numbers of a CPU tensor; without copying, where NumPy knows its dtype."""
+    return (x.float() if x.dtype is torch.bfloat16 else x).numpy()
+
+
+class Block:
+    """Up to `BLOCK` pairs on the host, in float64, and what each is off by: `(n,)`.
+
+    Of several outputs `(outputs, n)`, or `(n, outputs)` if there are more outputs than pairs: loops are fast along the longer.
+    """
+
+    def __init__(self, preds: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None) -> None:
+        self.count = len(preds)
+        self.outputs = 1 if preds.ndim == 1 else preds.shape[1]
+        self.across = 1 < self.outputs < self.count
+        self._given = target.T if self.across else target
+        self.preds = _in_double(preds.T if self.across else preds)
+        self._target: np.ndarray | None = _in_double(self._given)
+        self.error = self.preds - self._target
+        self.weighted = weight is not None
+        self.weight = ONES[: self.count] if weight is None else _in_double(weight.T if self.across else weight)
+
+    @property
+    def target(self) -> np.ndarray:
+        if self._target is None:
+            self._target = _in_double(self._given)
+        return self._target
+
+    def target_beyond(self, pivot: Any) -> np.ndarray:
+        """Targets relative to a pivot, where they were, if that is no memory of the caller's: the cache is small."""
+        target, self._target = self.target, None
+        return np.subtract(target, pivot, out=target if target.flags.owndata else None)
+
+    def part(self, which: np.ndarray) -> Block:
+        """Some of the pairs of one output."""
+        return Block(self.preds[which], self.target[which], self.weight[which])
+
+    def total(self, x: np.ndarray) -> Any:
+        """The sum over the pairs, of each output."""
+        ones = ONES[: self.count]
+        return x.dot(ones) if self.across else ones.dot(x)
+
+    def times_weight(self, x: np.ndarray) -> np.ndarray:
+        return x * self.weight if self.weighted else x
+
+    def each(self, x: Any) -> Any:
+        """A number of each output, for all of its pairs."""
+        return x[:, None] if self.across else x
+
+    def weighed(self, x: np.ndarray) -> Any:
+        """The weighted sum over the pairs, of each output; what has no weight has no say."""
+        found = self._weighed(x)
+        if not np.isfinite(found).all():
+            found = self._weighed(np.where(self.weight > 0, x, 0.0))
+        return found
+
+    def _weighed(self, x: np.ndarray) -> Any:
+        return x.dot(self.weight) if x.ndim == 1 else self.total(x * self.weight)
+
+
+def _in_double(x: np.ndarray) -> np.ndarray:
+    return x.astype(np.float64, order="C", copy=False)
 
 
 class HostPairs:
-    """Pairs on the host, given out in float64 blocks: `(preds, target, preds - target)`, each `(n,)`, or `(n, outputs)`."""
+    """Pairs on the host, of any number, with weights or without."""
 
-    def __init__(self, preds: Tensor, target: Tensor) -> None:
-        self.preds, self.target = preds, target
-        self._only: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None  # a single block is made once for all statistics
+    def __init__(self, preds: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
+        self.preds, self.target, self.weight = preds, target, weight
 
-    def __len__(self) -> int:
-        return len(self.preds)
-
-    def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        if self._only is not None:
-            yield self._only
-            return
-        length, size = len(self.preds), self.preds.numel()
+    def blocks(self) -> Iterable[Block]:
+        """All of them; one empty block of none."""
+        arrays = [array_of(self.preds), array_of(self.target)]
+        if self.weight is not None:
+            arrays.append(array_of(self.weight))
+        size = arrays[0].size
         if size <= BLOCK:
-            if size:
-                p, t = in_double(self.preds), in_double(self.target)
-                self._only = p, t, p - t
-                yield self._only
-            return
+            return (Block(*arrays),)
+        length = len(arrays[0])
         rows = max(1, BLOCK * length // size)
-        for start in range(0, length, rows):
-            p, t = in_double(self.preds[start : start + rows]), in_double(self.target[start : start + rows])
-            yield p, t, p - t
+        return (Block(*(x[start : start + rows] for x in arrays)) for start in range(0, length, rows))
+
+
+@np.errstate(all="ignore")  # at half the price of a with statement
+def feed_blocks(pairs: HostPairs, receivers: list[tuple[Statistic, Slots]]) -> None:
+    for block in pairs.blocks():
+        for statistic, slots in receivers:
+            statistic.update(slots, block)
 
 
 @dataclass(frozen=True)
-class Pairs(Input):
-    """Predictions and targets of one shape: any shape, flattened, for one output, `(N, outputs)` for several.
+class Paired(Input):
+    """Predictions and targets of one shape.
 
-    The normal form is one `HostPairs`, or two device tensors in float64.
+    The normal form is one `HostPairs`, of which statistics are fed a `Block` at a time, or two device tensors in float64.
     """
+
+    def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
+        preds, target = pieces[0]
+        if len(pieces) > 1:
+            preds, target = torch.cat([p[0] for p in pieces]), torch.cat([p[1] for p in pieces])
+        if host_visible(preds, target):
+            return (HostPairs(preds, target),)
+        return preds.double(), target.double()
+
+    def feed(self, normal: Piece, receivers: list[tuple[Statistic, Slots]]) -> None:
+        """On the host block by block, so that each is cast once and read from the cache by all."""
+        if not isinstance(normal[0], HostPairs):
+            super().feed(normal, receivers)
+            return
+        feed_blocks(normal[0], receivers)
+
+
+@dataclass(frozen=True)
+class Pairs(Paired):
+    """Predictions and targets of any shape, flattened, for one output; `(N, outputs)` for several."""
 
     outputs: int = 1
 
@@ -97,14 +180,6 @@ class Pairs(Input):
         if size <= (SMALL_HOST if preds.is_cpu else SMALL_DEVICE) and may_wait(preds) and may_wait(target):
             return (preds.dtype, target.dtype), (preds.clone(), target.clone())
         return None, (preds, target)
-
-    def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
-        preds, target = pieces[0]
-        if len(pieces) > 1:
-            preds, target = torch.cat([p[0] for p in pieces]), torch.cat([p[1] for p in pieces])
-        if host_visible(preds, target):
-            return (HostPairs(preds, target),)
-        return preds.double(), target.double()
 
 
 @dataclass(frozen=True)
@@ -136,7 +211,7 @@ class DeviancePairs(Pairs):
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         _, (preds, target) = super().take(strict, *batch)
         if strict and host_visible(preds, target):
-            bad = int(self.outside(preds, target).sum())
+            bad = int(self.outside(preds, target).numpy().sum())
             if bad:
                 raise FaultError(f"{bad} pairs are impossible; expected {self.expected}. Check them, or power={self.power}.")
         return None, (preds, target)
@@ -210,14 +285,25 @@ class ErrorSums(Statistic):
         shape = () if self.outputs == 1 else (self.outputs,)
         return {"total": Slot(shape, torch.float64), "count": Slot()}
 
+    def lane(self) -> list[float] | None:
+        return [0.0, 0] if self.outputs == 1 else None
+
+    def drain(self, host: list[float]) -> dict[str, Number]:
+        drained: dict[str, Number] = {"total": host[0], "count": host[1]} if host[1] else {}
+        host[:] = 0.0, 0
+        return drained
+
     def update(self, slots: Slots, *normal: Any) -> None:
         if len(normal) == 1:
-            (pairs,) = normal
-            total, count = slots.total.numpy(), slots.count.numpy()
-            with np.errstate(all="ignore"):
-                for p, t, e in pairs.blocks():
-                    total += self._on_host(p, t, e)
-            count += len(pairs)
+            block = normal[0]
+            found = self._on_host(block)
+            if slots.host is not None:
+                slots.host[0] += float(found[0])
+                slots.host[1] += found[1]
+            else:
+                total, count = slots.total.numpy(), slots.count.numpy()
+                total += found[0]
+                count += found[1]
             return
         preds, target = normal[:2]
         errors = ERRORS[self.error](preds, target, self.parameter)
@@ -227,8 +313,12 @@ class ErrorSums(Statistic):
             slots.count.sub_(normal[2].sum())
         slots.total.add_(errors.sum(0))
 
-    def _on_host(self, p: np.ndarray, t: np.ndarray, e: np.ndarray) -> Any:
+    def _on_host(self, block: Block) -> tuple[Any, Any]:
+        return block.total(self._errors(block)), block.count
+
+    def _errors(self, block: Block) -> np.ndarray:
         if self.error == "absolute":
-            size = np.abs(e)
-            return np.dot(size, ONES[: len(size)]) if size.ndim == 1 else size.sum(0)
-        return ERRORS[self.error](torch.from_numpy(p), torch.from_numpy(t), self.parameter).sum(0).numpy()
+            return np.abs(block.error)
+        if self.error == "squared":
+            return np.square(block.error)
+        return ERRORS[self.error](torch.from_numpy(block.preds), torch.from_numpy(block.target), self.parameter).numpy()

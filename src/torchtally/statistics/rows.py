@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,17 +96,22 @@ class RowScores(Statistic):
 
     def update(self, slots: Slots, *normal: Any) -> None:
         left, right = normal
-        step = len(left)
-        if host_visible(left, right):
-            step = max(1, BLOCK // max(1, left.shape[1]))
-        for start in range(0, len(left), step) if step < len(left) else (0,):
-            scores = SCORES[self.score](left[start : start + step].double(), right[start : start + step].double(), self.logs)
+        for _, scores in self.some(left, right):
             if self.kept:
                 slots.scores.append(scores)
             else:
                 slots.total.add_(scores.sum())
         if not self.kept:
             slots.count.add_(len(left))
+
+    def some(self, left: Tensor, right: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Scores of rows, as many at a time as the host's cache holds, and which rows these are."""
+        step = len(left)
+        if host_visible(left, right):
+            step = max(1, BLOCK // max(1, left.shape[1]))
+        for start in range(0, len(left), step) if step < len(left) else (0,):
+            rows = slice(start, start + step)
+            yield rows, SCORES[self.score](left[rows].double(), right[rows].double(), self.logs)
 
     def totals(self, slots: Slots) -> Any:
         if not self.kept:
@@ -145,13 +150,22 @@ class EventCounts(Statistic):
 
     def update(self, slots: Slots, *normal: Any) -> None:
         preds, target = normal
-        predicted, actual = preds >= self.threshold, target >= self.threshold
         if self.keep is None:
+            predicted, actual = preds >= self.threshold, target >= self.threshold
             hits = (predicted & actual).sum()
             slots.hits.add_(hits)
             slots.misses.add_(actual.sum() - hits)
             slots.false_alarms.add_(predicted.sum() - hits)
             return
-        others = [d for d in range(preds.ndim) if d != self.keep]
-        for into, x in ((slots.hits, predicted & actual), (slots.misses, ~predicted & actual), (slots.false_alarms, predicted & ~actual)):
-            into.append(x.sum(others) if others else x.long())
+        for name, cell in self.cells(preds, target).items():
+            getattr(slots, name).append(self.along(cell.long()))
+
+    def cells(self, preds: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Where each sort of event is."""
+        predicted, actual = preds >= self.threshold, target >= self.threshold
+        return {"hits": predicted & actual, "misses": ~predicted & actual, "false_alarms": predicted & ~actual}
+
+    def along(self, x: Tensor) -> Tensor:
+        """Summed over all dimensions but the one that is kept."""
+        others = [d for d in range(x.ndim) if d != self.keep]
+        return x.sum(others) if others else x

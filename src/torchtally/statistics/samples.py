@@ -25,7 +25,7 @@ class Kept(NanRule):
         check_plain("value", value)
         if host_visible(value) and value.is_floating_point() and self.nan != "disable":
             bad = value.isnan()
-            if bool(bad.any()):
+            if bad.numpy().any():
                 kept = nan_on_host(self.nan)
                 return None, (value[~bad] if kept is None else value.masked_fill(bad, kept),)
         return None, (value.clone(),)

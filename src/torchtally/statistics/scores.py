@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..faults import Fault, FaultError, note
 from ..statistic import Input, Piece, Slot, Slots, host_visible, may_wait
-from .class_counts import integers, is_label
+from .class_counts import integers, is_label, unequal
 from .readings import READINGS, improbable, mixed, outside
 
 _CONSTANTS: dict[tuple[tuple[float, ...], torch.device], Tensor] = {}
@@ -100,7 +100,7 @@ class Scores(Input):
                     f"preds has shape {tuple(preds.shape)} but target has {tuple(target.shape)}; expected scores (N, {self.labels}, ...) and labels (N, ...)."
                 )
         elif preds.shape != target.shape:
-            raise ValueError(f"preds has shape {tuple(preds.shape)} but target has {tuple(target.shape)}; expected equal shapes.")
+            raise unequal(preds, target)
         elif self.labels is not None and (target.ndim < 2 or target.shape[1] != self.labels):
             raise ValueError(f"target has shape {tuple(target.shape)}; expected (N, {self.labels}, ...), one column a label.")
 
@@ -136,7 +136,7 @@ class Scores(Input):
     def _on_host_slowly(self, strict: bool, preds: Tensor, target: Tensor) -> tuple[np.ndarray, np.ndarray, bool | None]:
         """The same where something is infinite, ignored or impossible."""
         scores, mark, bad, found = self._normal(preds[None], target[None])
-        if strict and bool(bad.any()):
+        if strict and bad.numpy().any():
             i, k = (int(x) for x in bad[0].nonzero()[0])
             y = self._rows(target, self.labels is not None and not self.exclusive)
             row = self._rows(preds, self.labels is not None)[i].tolist()
@@ -144,7 +144,8 @@ class Scores(Input):
                 f"target {int(y[i, k])} with scores {row} in row {i} is impossible; expected {self._expected}. "
                 "Pass ignore_index for a padding label."
             )
-        return scores.numpy(), mark.numpy(), None if found is None or not bool(mark.ge(0).any()) else bool(found)
+        marks = mark.numpy()
+        return scores.numpy(), marks, None if found is None or not (marks >= 0).any() else bool(found.numpy())
 
     def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
         if isinstance(pieces[0][0], np.ndarray):

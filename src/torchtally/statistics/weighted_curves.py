@@ -6,43 +6,49 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..faults import Fault
 from ..kernels import add_on_device
 from ..statistic import Piece, Slot, Slots
+from .auto_curves import AutoSamples
 from .curves import Curve, Curves, ScoreSamples
 from .score_histogram import ScoreHistogram
 from .scores import Scores
-from .weights import FAULTS, fault_of, like, of_device, of_host
+from .weights import Weighed, like, of_device, of_host
 
 
 @dataclass(frozen=True)
-class WeightedScores(Scores):
+class WeightedScores(Weighed, Scores):
     """Scores, marks and weights: float64, one a row, or one for each label of a row."""
 
-    def slots(self) -> dict[str, Slot]:
-        return {**super().slots(), **FAULTS}
-
-    def faults(self, slots: Slots) -> list[Fault]:
-        return [*super().faults(slots), fault_of(slots)]
+    @property
+    def of_labels(self) -> bool:
+        """Whether each label of a row has a weight."""
+        return self.labels is not None and not self.exclusive
 
     @property
     def weights(self) -> int:
         """How many a row has."""
-        return 1 if self.exclusive else self.columns
+        return self.columns if self.of_labels else 1
+
+    def rows(self, target: Tensor) -> tuple[int, ...] | None:
+        """What there is a weight for each of: rows of the target, or (None) its elements."""
+        return None
+
+    def counted(self, mark: Any) -> Any:
+        """Which weights count."""
+        return mark[:, : self.weights] >= 0
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         preds, target, weight = (*batch, None)[:3]
         key, piece = super().take(strict, preds, target)
-        weight = like(weight, target).to(torch.float64)
+        weight = like(weight, target, self.rows(target)).to(torch.float64)
         if isinstance(piece[0], np.ndarray):
-            rows = self._rows(weight, self.weights > 1 or (self.labels == 1 and not self.exclusive))
-            return key, (*piece, of_host(strict, rows.numpy(), piece[1][:, : self.weights] >= 0))
+            return key, (*piece, of_host(strict, self._rows(weight, self.of_labels).numpy(), self.counted(piece[1])))
         return key, (*piece, weight.clone() if key is not None else weight)
 
     def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
@@ -51,8 +57,8 @@ class WeightedScores(Scores):
             return (*super().settle(slots, [piece[:-1] for piece in pieces], first), weight)
         scores, mark = super().settle(slots, [piece[:-1] for piece in pieces], first)
         stacked = torch.stack([piece[-1] for piece in pieces])
-        weight = self._rows(stacked, self.labels is not None and not self.exclusive, 1).reshape(-1, self.weights)
-        return scores, mark, of_device(slots, weight, mark[:, : self.weights].ge(0), len(pieces), first)
+        weight = self._rows(stacked, self.of_labels, 1).reshape(-1, self.weights)
+        return scores, mark, of_device(slots, weight, self.counted(mark), len(pieces), first)
 
 
 def ranked(scores: Tensor, mark: Tensor, weight: Tensor) -> Curve:
@@ -60,7 +66,7 @@ def ranked(scores: Tensor, mark: Tensor, weight: Tensor) -> Curve:
     if not scores.numel():
         nothing = torch.zeros(scores.shape[1], 0, dtype=torch.float64, device=scores.device)
         return Curve(nothing, nothing, nothing)
-    live = mark.ge(0)
+    live = mark.ge(0) & weight.gt(0)
     least = scores.where(live, inf).amin(0)
     ordered, order = scores.where(live, least).t().sort(1, descending=True)  # what is not counted is tied with the last
     end = torch.ones_like(ordered, dtype=torch.bool)
@@ -74,8 +80,8 @@ def ranked(scores: Tensor, mark: Tensor, weight: Tensor) -> Curve:
 class WeightedCurves(Curves):
     """Curves whose positives are sums of weights."""
 
-    def __init__(self, scores: Tensor, mark: Tensor, weight: Tensor, kind: Scores) -> None:
-        super().__init__(scores, mark, kind)
+    def __init__(self, scores: Tensor, mark: Tensor, weight: Tensor, kind: Scores, logits: bool | Tensor | None = None) -> None:
+        super().__init__(scores, mark, kind, logits)
         self._weight = weight.expand(mark.shape)
 
     @cached_property
@@ -91,30 +97,32 @@ class WeightedCurves(Curves):
 class WeightedScoreSamples(ScoreSamples):
     """Every score with its target and weight. Slots have other names than without, so that no state is taken for one of the other kind."""
 
+    kept = ("scores", "marks", "weights")
+    curves = WeightedCurves
+
     def slots(self) -> dict[str, Slot]:
         score, mark = super().slots().values()
-        return {"scores": score, "marks": mark, "weights": Slot((self._weights,), torch.float64, "cat")}
+        return {"scores": score, "marks": mark, "weights": Slot((self.weights,), torch.float64, "cat")}
 
     @property
-    def _weights(self) -> int:
+    def weights(self) -> int:
+        """How many a row has."""
         return 1 if self.input.exclusive else self.input.columns
 
     def update(self, slots: Slots, *normal: Any) -> None:
-        for samples, given in zip((slots.scores, slots.marks, slots.weights), normal):
-            samples.append(given)
+        for name, samples in zip(self.kept, normal):
+            getattr(slots, name).append(samples)
 
-    def totals(self, slots: Slots) -> Curves:
-        if not slots.scores:
-            empty = torch.zeros(0, self.input.columns)
-            return WeightedCurves(empty, empty.to(torch.int8), empty.double(), self.input)
-        for samples in (slots.scores, slots.marks, slots.weights):
-            samples[:] = [torch.cat(samples)] if len(samples) > 1 else samples
-        known = slots.__dict__.get("derived")  # what another reader of the same slots has sorted
-        if known is None or known[0] is not slots.scores[0]:
-            curves = WeightedCurves(slots.scores[0], slots.marks[0], slots.weights[0], self.input)
-            known = slots.__dict__["derived"] = slots.scores[0], curves
-        found: Curves = known[1]
-        return found
+
+@dataclass(frozen=True)
+class WeightedAutoSamples(AutoSamples, WeightedScoreSamples):
+    """The same until they need more than `budget` bytes; then how much weight is at or above each of many limits."""
+
+    sums: ClassVar[torch.dtype] = torch.float64
+
+    @property
+    def row_bytes(self) -> int:
+        return super().row_bytes + 8 * self.weights
 
 
 @dataclass(frozen=True)

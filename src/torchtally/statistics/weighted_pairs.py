@@ -8,38 +8,49 @@ from typing import Any
 
 import torch
 
-from ..faults import Fault
 from ..statistic import Piece, Slot, Slots, host_visible
-from .pairs import ERRORS, ErrorSums, HostPairs, Pairs, check_pair
-from .weights import FAULTS, fault_of, like, of_device, of_host
+from .pairs import ERRORS, Block, DeviancePairs, ErrorSums, HostPairs, Pairs, check_pair
+from .weights import Weighed, like, of_device, taken
 
 
 @dataclass(frozen=True)
-class WeightedPairs(Pairs):
-    """Predictions, targets and weights of one shape, in float64."""
-
-    def slots(self) -> dict[str, Slot]:
-        return {**super().slots(), **FAULTS}
-
-    def faults(self, slots: Slots) -> list[Fault]:
-        return [*super().faults(slots), fault_of(slots)]
+class WeightedPairs(Weighed, Pairs):
+    """Predictions, targets and weights of one shape: `HostPairs` with weights, or three device tensors in float64."""
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         preds, target, weight = (*batch, None)[:3]
-        check_pair(preds, target)
         key, piece = super().take(strict, preds, target)
-        weight = like(weight, target).to(torch.float64).reshape(piece[1].shape)
-        if host_visible(weight):
-            weight = torch.from_numpy(of_host(strict, weight.numpy(), None))
-        elif key is not None:
+        given = like(weight, target)
+        if given.shape != piece[1].shape:
+            given = given.reshape(piece[1].shape)
+        weight = taken(strict, given)
+        if key is not None and weight is given:
             weight = weight.clone()
         return (None if key is None else (key, weight.shape)), (*piece, weight)
 
     def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
         normal = super().settle(slots, [piece[:-1] for piece in pieces], first)
-        preds, target = (normal[0].preds.double(), normal[0].target.double()) if isinstance(normal[0], HostPairs) else normal
-        weight = torch.cat([piece[-1] for piece in pieces])
-        return preds, target, of_device(slots, weight, torch.ones_like(weight, dtype=torch.bool), len(pieces), first)
+        weight = pieces[0][-1] if len(pieces) == 1 else torch.cat([piece[-1] for piece in pieces])
+        if isinstance(normal[0], HostPairs):
+            pairs = normal[0]
+            if host_visible(weight):  # and looked at when it was taken
+                return (HostPairs(pairs.preds, pairs.target, weight),)
+            normal = pairs.preds.double(), pairs.target.double()
+        live = ~normal[2] if len(normal) == 3 else None  # but for pairs that are impossible
+        return *normal[:2], of_device(slots, weight, live, len(pieces), first)
+
+
+@dataclass(frozen=True)
+class WeightedDeviancePairs(WeightedPairs, DeviancePairs):
+    """The same of pairs that a Tweedie deviance is defined for, unless they have no weight."""
+
+    def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
+        preds, target, weight = (*batch, None)[:3]
+        check_pair(preds, target)
+        if weight is not None:
+            weightless = like(weight, target) == 0
+            preds, target = preds.masked_fill(weightless, 1), target.masked_fill(weightless, 1)
+        return super().take(strict, preds, target, weight)
 
 
 @dataclass(frozen=True)
@@ -48,13 +59,19 @@ class WeightedErrorSums(ErrorSums):
 
     @property
     def input(self) -> Pairs:  # type: ignore[override]  # as of what it is made from
-        return WeightedPairs(self.outputs)
+        return WeightedDeviancePairs(self.outputs, self.parameter) if self.error == "deviance" else WeightedPairs(self.outputs)
 
     def slots(self) -> dict[str, Slot]:
         shape = () if self.outputs == 1 else (self.outputs,)
         return {"total": Slot(shape, torch.float64), "count": Slot(shape, torch.float64)}
 
+    def _on_host(self, block: Block) -> tuple[Any, Any]:
+        return block.weighed(self._errors(block)), block.total(block.weight)
+
     def update(self, slots: Slots, *normal: Any) -> None:
+        if len(normal) == 1:
+            super().update(slots, *normal)
+            return
         preds, target, weight = normal
         errors = ERRORS[self.error](preds, target, self.parameter).where(weight > 0, 0.0)
         slots.total.add_((errors * weight).sum(0))

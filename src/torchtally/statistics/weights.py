@@ -14,8 +14,8 @@ from torch import Tensor
 from ..faults import Fault, FaultError, note
 from ..kernels import add_on_device, add_on_host
 from ..refusal import check_plain
-from ..statistic import Piece, Slot, Slots
-from .class_counts import ClassCounts, Counts, Hits, Labels
+from ..statistic import Input, Piece, Slot, Slots, host_visible
+from .class_counts import ClassCounts, Counts, Hits, Labels, is_label
 from .confusion import Confusion
 from .decisions import Decisions, LabelCounts, joined
 
@@ -50,30 +50,45 @@ def others(x: Tensor) -> Tensor:
 
 
 # ---- inputs
-def like(weight: Any, target: Tensor) -> Tensor:
-    """Weights in the shape of the target; 1 where none are given."""
+def floating(slots: dict[str, Slot]) -> dict[str, Slot]:
+    """The same slots for sums of weights."""
+    return {name: Slot(slot.shape, torch.float64, slot.combine) for name, slot in slots.items()}
+
+
+def like(weight: Any, target: Tensor, rows: tuple[int, ...] | None = None) -> Tensor:
+    """Weights in the shape of the target, or of what it has a row for each of; 1 where none are given."""
+    shape = target.shape if rows is None else torch.Size(rows)
     if weight is None:
-        return target.new_ones(target.shape, dtype=torch.float64)
+        return target.new_ones(shape, dtype=torch.float64)
     if not isinstance(weight, Tensor) or weight.is_complex():
         found = f"dtype {weight.dtype}" if isinstance(weight, Tensor) else f"type {type(weight).__name__}"
         raise ValueError(f"weight has {found}; expected a tensor of numbers, one for each sample or element.")
     check_plain("weight", weight)
-    if weight.shape == target.shape:
+    if weight.shape == shape:
         return weight
-    if weight.ndim == 1 and target.ndim > 1 and len(weight) == len(target):
-        return weight.reshape(-1, *[1] * (target.ndim - 1)).expand(target.shape)
-    shapes = f"{tuple(target.shape)}" if target.ndim < 2 else f"{tuple(target.shape[:1])} or {tuple(target.shape)}"
-    raise ValueError(f"weight has shape {tuple(weight.shape)} but target has {tuple(target.shape)}; expected {shapes}.")
+    if weight.ndim == 1 and len(shape) > 1 and len(weight) == shape[0]:
+        return weight.reshape(-1, *[1] * (len(shape) - 1)).expand(shape)
+    shapes = f"{tuple(shape)}" if len(shape) < 2 else f"{tuple(shape[:1])} or {tuple(shape)}"
+    what = f" but target has {tuple(target.shape)}; expected {shapes}" if rows is None else f"; expected {shapes}, one for each row"
+    raise ValueError(f"weight has shape {tuple(weight.shape)}{what}.")
 
 
-def _usable(weight: Any) -> Any:
+def possible(weight: Any) -> Any:
     return (weight >= 0) & (weight < inf)
 
 
-def of_host(strict: bool, weight: np.ndarray, live: np.ndarray | None) -> np.ndarray:
-    """Weights in memory of their own, checked where elements are live (None: all) and 0 where they are not."""
-    array = np.array(weight)
-    usable = _usable(array)
+def taken(strict: bool, weight: Tensor) -> Tensor:
+    """Weights in float64: on the host in memory of their own, checked; as they are where only a device knows them."""
+    cast = weight.to(torch.float64)
+    return torch.from_numpy(of_host(strict, cast.numpy(), None, cast is not weight)) if host_visible(cast) else cast
+
+
+def of_host(strict: bool, weight: np.ndarray, live: np.ndarray | None, own: bool = False) -> np.ndarray:
+    """Weights in memory of their own (as they are, if it is that), checked where elements are live (None: all) and 0 where they are not."""
+    array = weight if own else np.array(weight)
+    if live is None and array.size and array.min() >= 0 and array.max() < inf:
+        return array
+    usable = possible(array)
     if live is not None:
         usable |= ~live
         array = np.where(live, array, 0.0)
@@ -85,33 +100,55 @@ def of_host(strict: bool, weight: np.ndarray, live: np.ndarray | None) -> np.nda
     return array
 
 
-def of_device(slots: Slots, weight: Tensor, live: Tensor, rows: int, first: Any) -> Tensor:
-    """Weights in float64, 0 where elements are not live or the weight is impossible, which is noted: of `rows` updates."""
-    usable = _usable(weight)
-    note(slots, (live & ~usable).reshape(rows, -1), first, "bad_weight")
-    return weight.double().where(live & usable, 0.0)
-
-
-def fault_of(slots: Slots) -> Fault:
-    problem = "impossible weights (expected finite numbers of at least 0)"
-    return Fault(slots.bad_weight, slots.first_bad_weight, problem, "Give elements that do not count a weight of 0.")
+def of_device(slots: Slots, weight: Tensor, live: Tensor | None, rows: int, first: Any) -> Tensor:
+    """Weights in float64, 0 where elements are not live (None: all are) or the weight is impossible, which is noted: of `rows` updates."""
+    usable = possible(weight)
+    note(slots, (~usable if live is None else live & ~usable).reshape(rows, -1), first, "bad_weight")
+    return weight.double().where(usable if live is None else live & usable, 0.0)
 
 
 @dataclass(frozen=True)
-class WeightedLabels(Labels):
-    """Predicted and true classes, and the weight of each: float64, 0 on a device for what does not count."""
+class Weighed(Input):
+    """What an input with weights counts besides: impossible ones."""
 
     def slots(self) -> dict[str, Slot]:
         return {**super().slots(), **FAULTS}
 
     def faults(self, slots: Slots) -> list[Fault]:
-        return [*super().faults(slots), fault_of(slots)]
+        problem, advice = "impossible weights (expected finite numbers of at least 0)", "Give elements that do not count a weight of 0."
+        return [*super().faults(slots), Fault(slots.bad_weight, slots.first_bad_weight, problem, advice)]
+
+
+@dataclass(frozen=True)
+class WeighedAtOnce(Weighed):
+    """An input of two tensors and weights that is settled as it comes; the weights are the last of its normal form."""
+
+    def rows(self, right: Tensor) -> tuple[int, ...] | None:
+        """What there is a weight for each of, by the second tensor: its rows, or (None) its elements."""
+        return None
+
+    def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
+        left, right, weight = (*batch, None)[:3]
+        key, piece = super().take(strict, left, right)
+        assert piece is not None
+        return key, (*piece, taken(strict, like(weight, right, self.rows(right))))
+
+    def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
+        (piece,) = pieces
+        return (*super().settle(slots, [piece[:-1]], first), of_device(slots, piece[-1], None, 1, first))
+
+
+@dataclass(frozen=True)
+class WeightedLabels(Weighed, Labels):
+    """Predicted and true classes, and the weight of each: float64, 0 on a device for what does not count."""
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         preds, target, weight = (*batch, None)[:3]
         key, piece = super().take(strict, preds, target)
         weight = like(weight, target).to(torch.float64)
         if not isinstance(piece[0], np.ndarray):
+            if strict and host_visible(weight, target):
+                of_host(True, weight.numpy(), None if self.ignore is None else ~is_label(target, self.ignore).numpy())
             return key, (*piece, (weight.clone() if key is not None else weight).reshape(piece[1].shape))
         live = None if self.ignore is None else target.numpy() != self.ignore
         array = of_host(strict, weight.numpy(), live)
@@ -126,14 +163,8 @@ class WeightedLabels(Labels):
 
 
 @dataclass(frozen=True)
-class WeightedDecisions(Decisions):
+class WeightedDecisions(Weighed, Decisions):
     """Yes or no per label with weights: the normal form is the sums of the four cells `(4, L)`, or `(N, 4, L)` if `per_sample`."""
-
-    def slots(self) -> dict[str, Slot]:
-        return {**super().slots(), **FAULTS}
-
-    def faults(self, slots: Slots) -> list[Fault]:
-        return [*super().faults(slots), fault_of(slots)]
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         preds, target, weight = (*batch, None)[:3]
@@ -249,7 +280,7 @@ class WeightedLabelCounts(LabelCounts):
     """The weight of true positives, false positives, false negatives and true negatives of each label (of the one, if binary)."""
 
     def slots(self) -> dict[str, Slot]:
-        return {name: Slot(slot.shape, torch.float64, slot.combine) for name, slot in super().slots().items()}
+        return floating(super().slots())
 
     def totals(self, slots: Slots) -> Counts:
         labels = self.input.labels
@@ -263,6 +294,9 @@ class WeightedConfusion(Confusion):
 
     def slots(self) -> dict[str, Slot]:
         return {"matrix": Slot((self._size, self._size), torch.float64)}
+
+    def lane(self) -> None:
+        return None
 
     def update(self, slots: Slots, *normal: Any) -> None:
         p, y, weight = normal

@@ -64,18 +64,16 @@ class WholeRows(Statistic):
         host[:] = 0, 0
         return drained
 
-    def update(self, slots: Slots, *normal: Any) -> None:
+    def right(self, *normal: Any) -> Any:
+        """Which of `(N, M)` rows are."""
         if isinstance(self.input, DecisionRows):
             (counts,) = normal
-            right = (2 * counts[:, :, 0] == counts[:, :, 1] + counts[:, :, 2]).all(2)  # every prediction and every target is a hit
-        else:
-            p, y = normal
-            live = self.input.live(y)
-            right = (p.eq(y) | ~live).all(1)[:, None]
-        self._add(slots, right)
+            return (2 * counts[:, :, 0] == counts[:, :, 1] + counts[:, :, 2]).all(2)  # every prediction and every target is a hit
+        p, y = normal
+        return (p.eq(y) | ~self.input.live(y)).all(1)[:, None]
 
-    def _add(self, slots: Slots, right: np.ndarray | Tensor) -> None:
-        """Add `(N, M)` rows."""
+    def update(self, slots: Slots, *normal: Any) -> None:
+        right = self.right(*normal)
         n, positions = right.shape
         if self.listed:
             hit = (torch.from_numpy(right) if isinstance(right, np.ndarray) else right).sum(1)

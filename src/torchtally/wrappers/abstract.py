@@ -11,12 +11,16 @@ from torch import Tensor, nn
 
 from ..apart import Call, Forwarded, update_all
 from ..collection import MetricCollection
-from ..faults import Fault
+from ..faults import Fault, check_all
 from ..fetching import UnderWay, leaves_named, read_all
-from ..formula import Formula, check_all
+from ..formula import Formula
 from ..guard import guarded
-from ..metric import OPTIONS, Metric, _opened
+from ..interval_reading import read_bounds
+from ..intervals import Intervals
+from ..metric import Metric
+from ..options import OPTIONS
 from ..pending import Pending, finished
+from ..saving import opened
 from ..statistic import map_tensors
 from ..together import Read, Together, copy_over_ranks, leaves_of
 from ..valid import rows_of
@@ -43,24 +47,24 @@ def given_to(metric: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call
     return metric, () if bound else args, named
 
 
+def merged(metrics: list[Any], read: Read | None) -> Any:
+    """A metric of what several of one kind have seen, here or on all ranks."""
+    if read is not None:
+        whole, *others = [copy_over_ranks(m, read) for m in metrics]
+    else:
+        first = next((m for m in metrics if m.update_count), metrics[0])
+        whole, others = first.clone(), [m for m in metrics if m is not first and m.update_count]
+    for m in others:
+        whole.merge_state(m)
+    return whole
+
+
 def merged_later(metrics: list[Any], read: Read | None) -> Later:
     """The value over what several metrics of one kind have seen, as `_later` gives it."""
-    if read is None:
-        first = next((m for m in metrics if m.update_count), metrics[0])
-        whole = first.clone()
-        for m in metrics:
-            if m is not first and m.update_count:
-                whole.merge_state(m)
-        later: Later = whole._later(None)
-        return later
-
-    def arrived() -> Any:
-        whole, *others = [copy_over_ranks(m, read) for m in metrics]
-        for m in others:
-            whole.merge_state(m)
-        return whole._later(None)()
-
-    return arrived
+    if read is not None:
+        return lambda: merged(metrics, read)._later(None)()
+    later: Later = merged(metrics, None)._later(None)
+    return later
 
 
 class WrapperMetric(Metric):
@@ -138,6 +142,20 @@ class WrapperMetric(Metric):
         check_all(faults, value)
         return value
 
+    def interval(self, level: float = 0.95, method: str = "wilson") -> tuple[Any, Any]:
+        """The confidence intervals of the metrics inside, `(low, high)`, each in the form of the value; see `Accuracy.interval`."""
+        return read_bounds(self, self._read(), Intervals(type(self).__name__, level, method))
+
+    def _bounds_later(self, read: Read | None, asked: Intervals) -> Callable[[], tuple[tuple[Any, Any], list[tuple[str, Fault]]]]:
+        parts = [m._bounds_later(read, asked) for m in self._parts()]
+
+        def arrived() -> tuple[tuple[Any, Any], list[tuple[str, Fault]]]:
+            found = [later() for later in parts]
+            low, high = (self._value([bounds[side] for bounds, _ in found]) for side in (0, 1))
+            return (low, high), [fault for _, faults in found for fault in faults]
+
+        return arrived
+
     @guarded
     def fetch(self, reset: bool = False) -> Pending:
         """The value as Python numbers in full precision, later: starts what must be sent and copied, and returns at once.
@@ -194,7 +212,7 @@ class WrapperMetric(Metric):
 
     def _like(self, other: Any) -> Any:
         """A wrapper to merge with, also from its states or a file."""
-        other = _opened(other)
+        other = opened(other)
         if isinstance(other, Mapping):
             states, other = other, self.clone()
             other._forget()

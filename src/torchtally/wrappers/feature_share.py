@@ -6,6 +6,7 @@ import warnings
 from collections import OrderedDict
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..collection import MetricCollection
@@ -22,12 +23,16 @@ class NetworkCache(nn.Module):
         super().__init__()
         self.max_size = max_size
         self.network = network
-        self.__dict__["_known"] = OrderedDict()
+        self.__dict__.update(_known=OrderedDict(), _traced=[])
 
     _known: OrderedDict[Any, tuple[Any, Any]]
+    _traced: list[tuple[Any, Any, Any]]
+    """What a trace has seen since `clear`: tensors have no identity in it that a later call could have."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the network gives."""
+        if torch.compiler.is_compiling():
+            return self._in_trace(args, kwargs)
         key = tuple(_identity(x) for x in (*args, *kwargs.items(), self.network.training))
         found = self._known.get(key)
         if found is None:
@@ -36,12 +41,22 @@ class NetworkCache(nn.Module):
                 self._known.popitem(last=False)
         return found[0]
 
+    def _in_trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        for positional, named, result in self._traced:
+            alike = len(positional) == len(args) and named.keys() == kwargs.keys()
+            if alike and all(a is b for a, b in zip(positional, args)) and all(named[n] is x for n, x in kwargs.items()):
+                return result
+        found = self.network(*args, **kwargs)
+        self._traced.append((args, kwargs, found))
+        return found
+
     def clear(self) -> None:
         """Forget all results."""
         self._known.clear()
+        self._traced.clear()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_known": OrderedDict()}
+        return {**self.__dict__, "_known": OrderedDict(), "_traced": []}
 
     def __getattr__(self, name: str) -> Any:
         try:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ..aggregation import MaxMetric, MinMetric
 from ..collection import MetricCollection
+from ..intervals import Intervals, NoInterval
 from ..pending import finished
 from ..together import Read
 from .abstract import Later, WrapperMetric, checked_metric
@@ -73,6 +74,9 @@ class MinMaxMetric(WrapperMetric):
             return self._with_extremes(finished(value), [bound()[0] for bound in before], seen), faults
 
         return arrived
+
+    def _bounds_later(self, read: Read | None, asked: Intervals) -> Any:
+        raise NoInterval.of(self, "an extreme")
 
     def _value(self, values: list[Any]) -> Any:
         """Of a batch: with the extremes of this rank."""

@@ -8,17 +8,21 @@ import torch
 from torch import Tensor, nn
 
 from ..apart import Call, update_all
+from ..ledger import Ledger
+from ..options import count_of, flag_of
 from ..pending import finished
+from ..statistic import Slots, host_visible
 from ..valid import rows_of
 from .abstract import WrapperMetric, checked_metric, given_to
+from .by_rows import ByRow, by_row, rows_in
 
 
 class MultioutputWrapper(WrapperMetric):
     """One copy of a metric for each slice of the inputs along `output_dim`; the value is theirs, stacked.
 
-    Without `squeeze_outputs` slices keep that dimension, of size 1. With `remove_nans` rows in which an input of that output is NaN do not count.
-    Which these are, only the device knows: `update` adds such a batch in the background, and `forward` waits, as do batches of other members of
-    the collection it is in. Pass `remove_nans=False` where there is no NaN. Of a collection, the value is a dict of stacks.
+    Without `squeeze_outputs` slices keep that dimension, of size 1. With `remove_nans` rows in which an input of that output is NaN do not count;
+    nothing waits to know which these are, but of metrics that keep samples (ranks, exact curves), of users' own and of collections `update` adds such
+    a batch in the background, and `forward` waits. Of a collection, the value is a dict of stacks.
 
     >>> from torch import tensor
     >>> from torchtally import MeanSquaredError
@@ -36,13 +40,16 @@ class MultioutputWrapper(WrapperMetric):
     ) -> None:
         super().__init__()
         checked_metric("MultioutputWrapper", "base_metric", base_metric)
-        if not isinstance(num_outputs, int) or num_outputs < 1:
-            raise ValueError(f"MultioutputWrapper: num_outputs is {num_outputs!r}; expected a positive integer.")
+        count_of("MultioutputWrapper", "num_outputs", num_outputs)
         self.metrics = nn.ModuleList([base_metric.clone() for _ in range(num_outputs)])
+        self.__dict__["by_rows"] = ByRow(base_metric) if by_row(base_metric) else None
         self.output_dim = output_dim
-        self.remove_nans = remove_nans
-        self.squeeze_outputs = squeeze_outputs
+        self.remove_nans = flag_of("MultioutputWrapper", "remove_nans", remove_nans)
+        self.squeeze_outputs = flag_of("MultioutputWrapper", "squeeze_outputs", squeeze_outputs)
         self._hold()
+
+    by_rows: ByRow | None
+    """What adds the rows that are whole, without knowing which they are, if that can be."""
 
     def _parts(self) -> list[Any]:
         return list(self.metrics)
@@ -72,14 +79,49 @@ class MultioutputWrapper(WrapperMetric):
                 found = rows if found is None else found & rows
         return found
 
+    def _kept(self, call: Call, valid: Any) -> Any:
+        """Which rows of an output to add; None for all of them."""
+        return _both(self._whole_rows(call) if self.remove_nans else None, valid)
+
+    def _among(self, calls: list[Call], valid: Any = None) -> list[tuple[Any, Tensor, list[Tensor]]] | None:
+        """Of each metric the rows to add of a batch, if only a device knows them and rows can be added each alone."""
+        if self.by_rows is None:
+            return None
+        found = []
+        for call in calls:
+            m, positional, given = call
+            keep = self._kept(call, valid)
+            batch = list(m._batch_of(positional, given))
+            if not isinstance(keep, Tensor) or host_visible(keep) or rows_in([keep, *batch]) is None:
+                return None
+            m._taken(tuple(x[:0] for x in batch))  # refuses what can be refused now
+            found.append((m, keep, batch))
+        return found
+
+    def _add_among(self, ledger: Ledger, keep: Tensor, batch: list[Tensor]) -> None:
+        """Add the rows that are kept."""
+        assert self.by_rows is not None
+        ledger.meet()
+        one = [Slots(None, ledger.clock) for _ in ledger.parts]
+        for part, into, slots in zip(ledger.parts, one, ledger.views()):
+            for name in part.slots():
+                setattr(into, name, getattr(slots, name)[None])
+        self.by_rows.add(one, 1, keep.logical_not().long(), batch, ledger.clock)
+        ledger.tick()
+
     def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         valid = kwargs.pop("valid", None)
+        whole = self._calls(args, kwargs)
+        among = self._among(whole, valid)
+        if among is not None:
+            for m, among_these, batch in among:
+                self._add_among(m.ledger, among_these, batch)
+            return
         calls: list[Call] = []
         later = []
-        for call in self._calls(args, kwargs):
+        for call in whole:
             m, positional, given = call
-            keep = self._whole_rows(call) if self.remove_nans else None
-            keep = _both(keep, valid)
+            keep = self._kept(call, valid)
             values = [*positional, *given.values()]
             found = values if keep is None else rows_of(keep, values, "MultioutputWrapper")
             if isinstance(found, list):
@@ -91,11 +133,15 @@ class MultioutputWrapper(WrapperMetric):
         for m, positional, given in later:
             m.update(*positional, **given)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The values on this batch, which is also accumulated. Waits for the device where rows with NaN are to be left out."""
-        return super().forward(*args, **kwargs)
-
     def _forward_here(self, calls: list[Call]) -> Any:
+        among = self._among(calls)
+        if among is not None:
+            shares = [(m, m.ledger.scratch(), keep, batch) for m, keep, batch in among]
+            for m, share, keep, batch in shares:
+                self._add_among(share, keep, batch)
+                m.ledger.absorb(share, 1)
+            value = self.__dict__["_forward_cache"] = self._value([m._value_of(share) for m, share, _, _ in shares])
+            return value
         return super()._forward_here([self._without_nan(call) for call in calls] if self.remove_nans else calls)
 
     def _without_nan(self, call: Call) -> Call:

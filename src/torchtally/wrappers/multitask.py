@@ -9,6 +9,9 @@ from torch import nn
 
 from ..apart import Call
 from ..collection import MetricCollection
+from ..interval_reading import joined, of_those_that_have
+from ..intervals import Intervals
+from ..options import affix_of
 from .abstract import WrapperMetric, checked_metric
 
 
@@ -16,7 +19,7 @@ class MultitaskWrapper(WrapperMetric):
     """A metric or a collection for each of several tasks, by name, updated and read together.
 
     `update(task_preds, task_targets)` takes two dicts with the names of `task_metrics`; the value is a dict of them, each with `prefix` and
-    `postfix`.
+    `postfix`. `interval()` leaves tasks out whose metrics have none.
 
     >>> from torch import tensor
     >>> from torchtally import MeanSquaredError
@@ -76,6 +79,10 @@ class MultitaskWrapper(WrapperMetric):
     def _value(self, values: list[Any]) -> dict[str, Any]:
         return {self._name(name): value for name, value in zip(self.task_metrics, values)}
 
+    def _bounds_later(self, read: Any, asked: Intervals) -> Any:
+        later = of_those_that_have(dict(self.task_metrics.items()), read, asked, "MultitaskWrapper")
+        return joined(later, lambda bounds: {self._name(name): bound for name, bound in bounds.items()}, self._name)
+
     def _name(self, name: str) -> str:
         return f"{self._prefix}{name}{self._postfix}"
 
@@ -110,6 +117,4 @@ class MultitaskWrapper(WrapperMetric):
 
 
 def _checked(x: Any, name: str) -> str:
-    if x is not None and not isinstance(x, str):
-        raise ValueError(f"MultitaskWrapper: {name} is {x!r}; expected a string or None.")
-    return x or ""
+    return affix_of("MultitaskWrapper", name, x) or ""

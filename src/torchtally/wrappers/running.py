@@ -14,11 +14,14 @@ from ..apart import Call
 from ..faults import NEVER, Fault
 from ..formula import Formula
 from ..guard import guarded
+from ..intervals import Intervals
 from ..ledger import ROOM, Ledger
+from ..options import count_of
 from ..statistic import Number, Slots, in_functorch, may_wait, recorded
 from ..together import Read
-from .abstract import Later, WrapperMetric, checked_metric, given_to, merged_later
-from .stacked import Stacked, StackedFormula, stackable
+from .abstract import Later, WrapperMetric, checked_metric, given_to, merged, merged_later
+from .by_rows import stackable
+from .stacked import Stacked, StackedFormula
 
 
 class Recent:
@@ -138,6 +141,11 @@ class Window(StackedFormula):
     def value(self, slots: Slots) -> Any:
         return self._value_of_slots(self.stacked.whole(slots))
 
+    def _bounds_later(self, read: Read | None, asked: Intervals) -> Any:
+        whole = self.stacked.whole(self._slots_read(read))
+        bounds, faults = self._bounds_of_slots(whole, asked), [(type(self.base).__name__, f) for f in self._faults_of_slots(whole)]
+        return lambda: (bounds(), faults)
+
 
 class Running(WrapperMetric):
     """A metric over the last `window` updates, whatever came before.
@@ -158,9 +166,7 @@ class Running(WrapperMetric):
     def __init__(self, base_metric: Any, window: int = 5) -> None:
         super().__init__()
         checked_metric(type(self).__name__, "base_metric", base_metric)
-        if not isinstance(window, int) or isinstance(window, bool) or window < 1:
-            raise ValueError(f"{type(self).__name__}: window is {window!r}; expected a positive integer.")
-        self.window = window
+        self.window = count_of(type(self).__name__, "window", window)
         if stackable(base_metric):
             self.ring = Window(base_metric, window)
         else:
@@ -194,6 +200,11 @@ class Running(WrapperMetric):
             self._update_here(args, kwargs)
 
     def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if torch.compiler.is_compiling() and "ring" not in self._modules:
+            raise ValueError(
+                f"{type(self).__name__}: the windows of this metric change places in Python; update it outside of torch.compile, "
+                "or put the metrics of a collection into windows of their own."
+            )
         next_place, positional, given = self._calls(args, kwargs)[0]
         if "valid" in kwargs:
             given = {**given, "valid": kwargs["valid"]}
@@ -233,6 +244,9 @@ class Running(WrapperMetric):
         if "ring" in self._modules:
             return super()._later(read)
         return merged_later(list(self.places), read)
+
+    def _bounds_later(self, read: Read | None, asked: Intervals) -> Any:
+        return super()._bounds_later(read, asked) if "ring" in self._modules else merged(list(self.places), read)._bounds_later(None, asked)
 
 
 class RunningMean(Running):

@@ -14,13 +14,15 @@ from ..apart import update_all
 from ..collection import MetricCollection
 from ..faults import NEVER, Fault, FaultError
 from ..formula import Formula
+from ..intervals import Intervals
 from ..ledger import ROOM, Ledger
 from ..pending import finished
 from ..statistic import Slot, Slots, Statistic, host_visible
 from ..together import Read
 from ..valid import Unseen, rows_at, rows_of
-from .abstract import Later, WrapperMetric, checked_metric, given_to, merged_later
-from .stacked import StackedFormula, by_row, rows_in, stackable
+from .abstract import Later, WrapperMetric, checked_metric, given_to, merged, merged_later
+from .by_rows import ByRow, by_row, rows_in, stackable, told_formula
+from .stacked import StackedFormula
 
 LEFT_OUT = torch.iinfo(torch.int64).min
 """The index of rows that do not count."""
@@ -71,28 +73,27 @@ class Slices(StackedFormula):
 
     def __init__(self, base: Formula, copies: int) -> None:
         super().__init__(base, copies)
-        self.__dict__["at_once"] = by_row(base)
+        self.__dict__["by_rows"] = rows = ByRow(base) if by_row(base) else None
+        self.__dict__["told"] = {r: told_formula(base, r) for r in (False, True)} if rows is not None and rows.decides else {}
 
-    at_once: bool
-    """Whether all rows can be added in one pass, whoever knows their slices."""
+    by_rows: ByRow | None
+    """What adds all rows in one pass, whoever knows their slices."""
+
+    told: dict[bool, Formula]
+    """Of a metric that decides whether scores are logits, what takes the rows of a slice once the batch has decided."""
+
+    @property
+    def at_once(self) -> bool:
+        return self.by_rows is not None
 
     def add_rows(self, index: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         """Add each row to its slice, in one pass of static shapes; which rows belong to no slice."""
-        rows = self._by_row(args, kwargs)
+        assert self.by_rows is not None
+        batch = self._rows(args, kwargs)
         self.ledger.meet()
-        slots, spare = self.ledger.views()[0], self.copies
-        inside = index.ge(0) & index.lt(spare)
-        place = index.long().where(inside, spare)
-        with torch.no_grad():
-            for i, name, here, slot in self.stacked.names:
-                x, into = rows[i][name], getattr(slots, here)
-                added = torch.full((spare + 1, *slot.shape), slot.neutral, dtype=slot.dtype, device=x.device)
-                if slot.combine == "sum":
-                    into.add_(added.index_add_(0, place, x)[:spare])
-                    continue
-                at = place.view(-1, *(1 for _ in slot.shape)).expand_as(x)
-                added.scatter_reduce_(0, at, x, "amax" if slot.combine == "max" else "amin")
-                into.clamp_min_(added[:spare]) if slot.combine == "max" else into.clamp_max_(added[:spare])
+        inside = index.ge(0) & index.lt(self.copies)
+        place = index.long().where(inside, self.copies)
+        self.by_rows.add(self.stacked.every(self.ledger.views()[0]), self.copies, place, batch, self.ledger.clock)
         self.ledger.tick()
         return ~inside & index.ne(LEFT_OUT)
 
@@ -104,23 +105,53 @@ class Slices(StackedFormula):
     def add(self, parts: list[tuple[int, tuple[Any, ...], dict[str, Any]]]) -> None:
         """Add the rows of each slice: all or none. On a device all that can refuse a slice refuses the first."""
         kept = self.ledger.frozen() if self.ledger.on_cpu and len(parts) > 1 else None
+        logits = self._read_as(parts)
         try:
             for place, args, kwargs in parts:
-                share = self._share(args, kwargs)
-                share.fold()
+                share = self._share_read(args, kwargs, logits)
                 self.ledger.meet()
                 with torch.no_grad():
-                    self.stacked.add(self.ledger.views()[0], place, share.views())
+                    self.stacked.add(self.ledger.views()[0], place, share)
         except BaseException:
             if kept is not None:
                 self.ledger.restore(kept)
             raise
         self.ledger.tick()
 
+    def _read_as(self, parts: list[tuple[int, tuple[Any, ...], dict[str, Any]]]) -> bool | None:
+        """Whether all rows together are logits; None where the metric does not ask."""
+        assert self.by_rows is not None or not self.told
+        batches = [self.base._batch_of(args, kwargs) for _, args, kwargs in parts] if self.told else []
+        found = [self.by_rows.logits(batch) for batch in batches if isinstance(batch[0], Tensor)] if self.by_rows is not None else []
+        return None if not found or found[0] is None else any(map(bool, found))
+
+    def _share_read(self, args: tuple[Any, ...], kwargs: dict[str, Any], logits: bool | None) -> list[Slots]:
+        """What the rows of one slice add, read as all rows of the batch are."""
+        share = self._share(args, kwargs, None if logits is None else self.told[logits])
+        share.fold()
+        if logits is None:
+            return share.views()
+        views = []
+        for part, slots in zip(self.base.ledger.parts, share.views()):
+            views.append(Slots(None, slots.clock))
+            for name in part.slots():
+                read = {"scored": 1, "logits": int(logits)}.get(name, 0)
+                setattr(views[-1], name, getattr(slots, name) if hasattr(slots, name) else torch.full((), read, device=self.device))
+        return views
+
     def value(self, slots: Slots) -> list[Any]:
         """The values of all slices, then that of all rows."""
-        every = [self.stacked.copy(slots, place) for place in range(self.copies)]
-        return [self._value_of_slots(parts) for parts in (*every, self.stacked.whole(slots))]
+        return [self._value_of_slots(parts) for parts in self._every(slots)]
+
+    def _every(self, slots: Slots) -> list[list[Slots]]:
+        """The slots of each slice, and of all of them together."""
+        return [*(self.stacked.copy(slots, place) for place in range(self.copies)), self.stacked.whole(slots)]
+
+    def _bounds_later(self, read: Read | None, asked: Intervals) -> Any:
+        slots = self._slots_read(read)
+        each = [self._bounds_of_slots(parts, asked) for parts in self._every(slots)]
+        faults = [(type(self.base).__name__, f) for f in self._faults_of_slots(self.stacked.whole(slots))]
+        return lambda: (tuple(map(list, zip(*(bounds() for bounds in each)))), faults)
 
     def _finish(self, value: Any) -> Any:
         return [self.base._finish(x) for x in value]
@@ -134,10 +165,10 @@ class Sliced(WrapperMetric):
     `"total"` over all rows (`total=False`: without); of a collection, of `"name_metric"`. An index of no slice raises at once on the host; from
     a device it is counted, kept out and reported when results are read.
 
-    Metrics of constant size keep one set of slots with one dimension more. Where they are sums or extremes over rows (errors, averages, multiclass
-    counts, yes/no counts with `from_logits` told) a batch and its index on a device are added in one pass, and nothing waits. Else such an index
-    is copied to the host in the background and the batch is added when it has come: `update` does not wait, but `forward` does, and what reads
-    waits for indices on their way. Whether scores are logits is decided slice by slice unless `from_logits` tells.
+    Metrics of constant size keep one set of slots with one dimension more, to which a batch and its index on a device are added in one pass, and
+    nothing waits. Of metrics that keep samples (ranks, exact curves), of users' own, of collections, and of tables of over 32,768 numbers, such an
+    index is copied to the host in the background and the batch is added when it has come: `update` does not wait, but `forward` does, and what
+    reads waits for indices on their way. Whether scores are logits is decided for the whole batch, unless `from_logits` tells.
 
     >>> from torch import tensor
     >>> from torchtally.classification import BinaryAccuracy
@@ -253,9 +284,11 @@ class Sliced(WrapperMetric):
             raise FaultError(
                 f"Sliced: {wrong} of {len(index)} rows have an index of no slice; expected 0 to {len(self.names) - 1}. {_ADVICE}"
             )
-        if strict and self._stacked and self.slots.at_once and len(self.names) >= MANY:
+        there = self._stacked and not self.slots.ledger.on_cpu and bool(self.slots.told)  # where only the device knows how scores are to be read
+        if strict and self._stacked and self.slots.at_once and (len(self.names) >= MANY or there):
             self.slots.check(*given_to(self.slots, args, kwargs)[1:])
-            self._add_there(torch.from_numpy(index), args, kwargs)
+            places = torch.from_numpy(index)
+            self._add_there(places.pin_memory().to(self.device, non_blocking=True) if there else places, args, kwargs)
             return
         parts = self._split(index, args, kwargs)
         if self._stacked:
@@ -303,6 +336,21 @@ class Sliced(WrapperMetric):
             mine.merge_state(theirs)
 
     # ---- reading
+    def _bounds_later(self, read: Read | None, asked: Intervals) -> Any:
+        self._settle()
+        parts = [m._bounds_later(read, asked) for m in self._parts()]
+        if not self._stacked and self.total:
+            parts.append(merged(list(self.each), read)._bounds_later(None, asked))
+        outside = self.outside._later(read)
+
+        def arrived() -> Any:
+            found = [later() for later in parts]
+            faults = [fault for _, more in found for fault in more] + [("Sliced", fault) for _, fault in outside()[1]]
+            low, high = found[0][0] if self._stacked else zip(*(bounds for bounds, _ in found))
+            return (self._value(list(low)), self._value(list(high))), faults
+
+        return arrived
+
     def _later(self, read: Read | None) -> Later:
         self._settle()
         parts = [m._later(read) for m in self._parts()]

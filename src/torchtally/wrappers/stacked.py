@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,80 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..buffers import combine
+from ..classification.intervals import Proportion
 from ..faults import Fault
 from ..formula import Formula
-from ..ledger import Ledger, combine
-from ..metric import OPTIONS, Metric
+from ..intervals import Intervals, NoInterval
+from ..ledger import Ledger
+from ..loose_ledger import feed_loose
+from ..metric import Metric
+from ..options import OPTIONS
 from ..statistic import Input, Slot, Slots, Statistic, loose
-
-
-def stackable(metric: Any) -> bool:
-    """Whether a metric is a formula over slots of constant size."""
-    return (
-        isinstance(metric, Formula)
-        and type(metric).compute is Formula.compute
-        and type(metric).forward is Formula.forward
-        and not any(slot.combine == "cat" for part in metric.ledger.parts for slot in part.slots().values())
-    )
-
-
-def by_row(metric: Any) -> bool:
-    """Whether what a batch adds is the sum (or the extreme) of what its rows add, each alone, so that all rows can be taken at once."""
-    if not stackable(metric) or not metric.only_feeds:
-        return False
-    ledger = metric.ledger
-    decides = any("logits" in input_.slots() for input_, _ in ledger.inputs)  # per batch, what its scores are
-    ours = all(type(part).__module__.startswith("torchtally.") for part in ledger.parts)
-    return ours and not decides and not any(s.merges for s in metric.statistics)
-
-
-def rows_in(batch: Sequence[Any]) -> int | None:
-    """How many rows a batch has, if all of it is tensors of as many."""
-    sizes = {x.shape[0] if isinstance(x, Tensor) and x.ndim else None for x in batch}
-    return sizes.pop() if len(sizes) == 1 else None
-
-
-def share_of_rows(ledger: Ledger, batch: Sequence[Tensor], first: Any) -> list[dict[str, Tensor]]:
-    """What each row of a batch adds to each part of a ledger: slots with a first dimension more. Static shapes, no waiting."""
-    rows = rows_in(batch)
-    assert rows is not None
-    empty = [
-        {
-            name: torch.full((rows, *slot.shape), slot.neutral, dtype=slot.dtype, device=batch[0].device)
-            for name, slot in part.slots().items()
-        }
-        for part in ledger.parts
-    ]
-
-    def of_row(empty: list[dict[str, Tensor]], *row: Tensor) -> list[dict[str, Tensor]]:
-        slots = []
-        for part, own in zip(ledger.parts, empty):
-            slots.append(Slots(part.lane() if isinstance(part, Statistic) else None, ledger.clock))
-            for name, x in own.items():
-                setattr(slots[-1], name, x)
-        feed_loose(ledger, slots, [x[None] for x in row], first)
-        return [{name: getattr(found, name) for name in part.slots()} for part, found in zip(ledger.parts, slots)]
-
-    if not rows:
-        return empty
-    with torch.no_grad():
-        found: list[dict[str, Tensor]] = torch.vmap(of_row)(empty, *batch)
-    return found
-
-
-def feed_loose(ledger: Ledger, slots: list[Slots], batch: Sequence[Any], first: Any) -> None:
-    """Add a batch to loose slots of the parts of a ledger, lanes and all."""
-    for j, (input_, _) in enumerate(ledger.inputs):
-        _, piece = input_.take(False, *batch)
-        if piece is None:
-            continue
-        normal = input_.settle(slots[len(ledger.keys) + j], [piece], first)
-        for i in ledger.feeds[j]:
-            ledger.keys[i][0].update(slots[i], *normal)
-    for i, (statistic, _) in enumerate(ledger.keys):
-        if slots[i].host is not None:
-            for name, number in statistic.drain(slots[i].host).items():
-                setattr(slots[i], name, getattr(slots[i], name) + number)
+from ..together import Read
 
 
 @dataclass(frozen=True)
@@ -136,6 +73,13 @@ class Stacked(Statistic):
         """Overwrite the copy that `place`, a tensor of one index, names."""
         for i, name, here, _ in self.names:
             getattr(slots, here).index_copy_(0, place, getattr(share[i], name).detach()[None])
+
+    def every(self, slots: Slots) -> list[Slots]:
+        """All copies side by side: the slots of each part, with one dimension more."""
+        views = [Slots(None, slots.clock) for _ in self.parts]
+        for i, name, here, _ in self.names:
+            setattr(views[i], name, getattr(slots, here))
+        return views
 
     def whole(self, slots: Slots) -> list[Slots]:
         """All copies combined: the slots of each part."""
@@ -202,11 +146,11 @@ class StackedFormula(Formula):
             self.stacked.pour(slots)
         return slots
 
-    def _share(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ledger:
-        """What a batch adds, checked, in a ledger that the next call overwrites."""
+    def _share(self, args: tuple[Any, ...], kwargs: dict[str, Any], base: Formula | None = None) -> Ledger:
+        """What a batch adds, checked, in a ledger that the next call overwrites; taken by `base`, or another formula like it."""
         if self.ledger.shared:
             self._leave()
-        base = self.base
+        base = base or self.base
         base.ledger.clock.count = self.ledger.clock.count  # faults are numbered by our updates
         try:
             return base._share_of(*args, **kwargs)
@@ -221,17 +165,30 @@ class StackedFormula(Formula):
         feed_loose(ledger, slots, batch, self.ledger.clock.now)
         return slots
 
-    def _by_row(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[dict[str, Tensor]]:
-        """What each row of a batch adds, and nothing where it has none; see `share_of_rows`."""
+    def _rows(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+        """A batch whose rows can be added each to its own copy, on the right device."""
         batch = [x.detach() if isinstance(x, Tensor) else x for x in self.base._batch_of(args, kwargs)]
-        for x in batch:
-            self.ledger.accept(0, [x], type(self.base).__name__)
-        return share_of_rows(self.base.ledger, batch, self.ledger.clock.now)
+        self.ledger.accept(0, batch, type(self.base).__name__)
+        return batch
 
     # ---- reading
     def _value_of_slots(self, parts: Sequence[Slots]) -> Any:
-        keys = self.base.ledger.keys
-        return self.base.value(*(keys[i][0].totals(parts[i]) for i in range(len(keys))))
+        return self.base.value(*self._totals_of_slots(parts))
+
+    def _totals_of_slots(self, parts: Sequence[Slots]) -> list[Any]:
+        return [statistic.totals(part) for (statistic, _), part in zip(self.base.ledger.keys, parts)]
+
+    def _slots_read(self, read: Read | None) -> Slots:
+        """The slots of all ranks, or of this one."""
+        ledger = read.ledger_of(self) if read is not None and self in read else self._whole()
+        ledger.fold()
+        return ledger.views()[self._mine(ledger)[0]]
+
+    def _bounds_of_slots(self, parts: Sequence[Slots], asked: Intervals) -> Callable[[], tuple[Any, Any]]:
+        """As `Proportion._bounds`, over the totals in some slots."""
+        if not isinstance(self.base, Proportion):
+            raise NoInterval.of(self.base)
+        return self.base._bounds(asked, *self._totals_of_slots(parts))
 
     def _faults_of_slots(self, parts: Sequence[Slots]) -> list[Fault]:
         ledger = self.base.ledger

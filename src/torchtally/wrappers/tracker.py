@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from ..collection import MetricCollection
-from ..metric import _opened, _saving, saving_all
+from ..interval_reading import paired
 from ..pending import Pending, Unfinished
+from ..saving import asked_alone, opened, saving_all
 from ..together import copy_over_ranks
 from .abstract import WrapperMetric, checked_metric
 from .multioutput import stacked
@@ -95,6 +96,10 @@ class MetricTracker(nn.ModuleList):
         """The value of this step."""
         return self._step("compute").compute()
 
+    def interval(self, *args: Any, **kwargs: Any) -> Any:
+        """The confidence interval of the value of this step, as the metric gives it; see `Accuracy.interval`."""
+        return self._step("interval").interval(*args, **kwargs)
+
     def fetch(self, reset: bool = False) -> Pending:
         """The value of this step as Python numbers, later; nothing waits."""
         found: Pending = self._step("fetch").fetch(reset)
@@ -114,6 +119,12 @@ class MetricTracker(nn.ModuleList):
         """The values of all steps, stacked: a tensor whose first dimension is the step, or a dict of them; a list where shapes differ."""
         self._step("compute_all")
         return Steps(list(self)[1:]).compute()
+
+    def interval_all(self, level: float = 0.95, method: str = "wilson") -> Any:
+        """Those of all steps, in one read: `(low, high)`, each as `compute_all` gives values; of a collection, a dict of such pairs."""
+        self._step("interval_all")
+        low, high = Steps(list(self)[1:]).interval(level, method)
+        return paired(low, high) if isinstance(self._base, MetricCollection) else (low, high)
 
     def fetch_all(self) -> Pending:
         """The values of all steps on their way to the host, in one copy."""
@@ -158,7 +169,7 @@ class MetricTracker(nn.ModuleList):
 
     def merge_state(self, other: Any) -> None:
         """Add what another tracker of the same metric has seen, step by step: the tracker, its `state_dict`, or a file of `torchtally.save`."""
-        other = _opened(other)
+        other = opened(other)
         if not isinstance(other, MetricTracker):
             states, other = other, self.clone()
             other.load_state_dict(states)
@@ -174,7 +185,7 @@ class MetricTracker(nn.ModuleList):
         """
         if reduce:
             return self.over_ranks().state_dict(*args, **kwargs)
-        if args or kwargs.get("destination") is not None or getattr(_saving, "complete", False):
+        if not asked_alone(args, kwargs):
             return super().state_dict(*args, **kwargs)
         with saving_all():
             return super().state_dict(*args, **kwargs)

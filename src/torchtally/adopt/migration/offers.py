@@ -12,7 +12,8 @@ from typing import Any
 import torchtally
 
 from ...classification.options import ClassificationTask
-from ...metric import OPTIONS, Metric
+from ...metric import Metric
+from ...options import OPTIONS
 
 _ROOT = ("metric", "collections")  # modules of torchmetrics whose names torchtally has at its root
 
@@ -94,7 +95,7 @@ def _parameters(thing: Any) -> tuple[frozenset[str], frozenset[str], tuple[str, 
     """Names of the arguments, of those that must be given, and of those that can be given by position."""
     if isinstance(thing, type) and issubclass(thing, ClassificationTask) and "tasks" in vars(thing):
         inner = {n for made in thing.tasks.values() for n in inspect.signature(made.__init__).parameters}
-        return frozenset({"task", *inner, *thing._order(), *OPTIONS}), frozenset({"task"}), ("task", *thing._order())
+        return frozenset({"task", *inner, *thing.order, *OPTIONS}), frozenset({"task"}), ("task", *thing.order)
     parameters = inspect.signature(thing).parameters.values()
     names = {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
     if any(p.kind is p.VAR_KEYWORD for p in parameters):

@@ -1,0 +1,41 @@
+"""What is saved when a `state_dict` is asked for, and what is merged when a file is given."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_saving = threading.local()  # .complete: a metric's own state_dict() is under way
+
+
+def saves_all() -> bool:
+    """Whether all that metrics hold is to be saved, not only what was made `persistent`."""
+    return getattr(_saving, "complete", False)
+
+
+def asked_alone(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a `state_dict`, called so, is asked of a metric itself, not of a module that holds it."""
+    return not (args or kwargs.get("destination") is not None or saves_all())
+
+
+@contextmanager
+def saving_all() -> Iterator[None]:
+    """Within, `state_dict` of every metric is complete."""
+    before = saves_all()
+    _saving.complete = True
+    try:
+        yield
+    finally:
+        _saving.complete = before
+
+
+def opened(other: Any) -> Any:
+    """What a file holds, where a path is given."""
+    if not isinstance(other, str | os.PathLike):
+        return other
+    from .checkpoint import load
+
+    return load(other)
