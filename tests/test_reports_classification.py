@@ -353,6 +353,35 @@ class Sizes(TorchDispatchMode):
         return out
 
 
+@reports("open-edge-platform/anomalib", 2678, "a metric derived from one that makes the metric of a task loses what it adds, or says nothing useful", TypeError)
+def _():
+    class Mine(tt.Accuracy):
+        def compute(self):
+            return 7
+
+    Mine(task="binary")
+
+
+@reports(TORCHMETRICS, 3083, "an exact match counts ignored labels", [0.5, [0.0, 1.0]])
+def _():
+    batch = tensor([[0.11, 0.22, 0.84], [0.73, 0.33, 0.92]]), tensor([[0, 1, 0], [1, 0, -1]])
+    return [fed(c.MultilabelExactMatch(3, ignore_index=-1), batch), [fed(c.MultilabelExactMatch(3, ignore_index=-1), (p[None], t[None])) for p, t in zip(*batch)]]
+
+
+@reports(TORCHMETRICS, 1556, "ignored elements of several dimensions are looked up among the best classes", [0.5, 4 / 6, 1.0])
+def _():
+    best = tensor([[0, 1, 2, 3, 0], [3, 2, 1, 0, 1]])
+    scores = torch.eye(4)[best].mT + 0.01 * torch.arange(4.0, 0, -1)[:, None]  # (N, C, length); class 0 is next best
+    target = tensor([[-100, 1, 0, -100, 0], [-100, 2, 3, 2, -100]])
+    return [fed(c.MulticlassAccuracy(4, top_k=k, average="micro", ignore_index=-100), (scores, target)) for k in (1, 2, 4)]
+
+
+@reports(TORCHMETRICS, 614, "labels are ranked as by the definition", [2.5, 5 / 12, 0.75])
+def _():
+    batch = tensor([[0.75, 0.5, 1.0], [1.0, 0.2, 0.1]]), tensor([[1, 0, 0], [0, 0, 1]])
+    return [fed(made(3), batch) for made in (c.MultilabelCoverageError, c.MultilabelRankingAveragePrecision, c.MultilabelRankingLoss)]
+
+
 @pytest.mark.parametrize("report", reports.params())
 def test_what_was_reported_is_right_here(report: Report) -> None:
     check(report)

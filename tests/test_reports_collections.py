@@ -329,6 +329,69 @@ def _():
     return [[ax.get_xlabel(), ax.get_ylabel()], *(sum(a.has_data() for a in figure.axes) for figure in drawn)]
 
 
+@reports(TORCHMETRICS, 147, "a value is kept over a reset", [1.0, 3.0, 3.0])
+def _():
+    metric = tt.MeanMetric()
+    found = []
+    for x in (1.0, 3.0):
+        metric.reset()
+        metric.update(x)
+        found.append(metric.compute())
+    return [*found, metric.compute()]
+
+
+@reports(TORCHMETRICS, (1160, 1949), "metrics keep batches, or what led to them, alive", 4 * [True])
+def _():
+    def freed(metric, target, reset):
+        leaf = torch.rand(4, requires_grad=True)
+        batch = leaf * 2
+        alive = weakref.ref(batch)
+        metric(batch, target)
+        if reset:
+            metric.reset()
+        del batch
+        gc.collect()
+        return alive() is None
+
+    errors = (tt.MeanAbsolutePercentageError(), tt.MeanSquaredError())
+    return [*(freed(m, torch.ones(4), False) for m in errors), *(freed(m, tensor([0, 1, 1, 0]), True) for m in (c.BinaryAUROC(), c.BinaryROC()))]
+
+
+@reports(LIGHTNING, 8656, "equal metrics in a list are found once", [6, 6])
+def _():
+    return [len(list(torch.nn.ModuleList([made() for _ in range(5)]).named_modules())) for made in (tt.PearsonCorrCoef, c.BinaryAUROC)]
+
+
+@reports(LIGHTNING, 18123, "a metric that is being made cannot be printed", [3 * ["(not initialized)"], True])
+def _():
+    class Early(tt.Metric):
+        def __init__(self):
+            self.first = repr(self)
+            super().__init__()
+
+    bare = [repr(made.__new__(made)).removeprefix(made.__name__) for made in (c.BinaryAccuracy, tt.MinMaxMetric, Early)]
+    return [bare, Early().first == "Early(not initialized)"]
+
+
+@reports(TORCHMETRICS, 1953, "a metric by task is no metric to what reads configurations", 3 * [True])
+def _():
+    return [issubclass(made, tt.Metric) for made in (tt.Precision, tt.Accuracy, tt.AUROC)]
+
+
+@reports(TORCHMETRICS, (987, 538), "states of other types than tensors are said to be none", ValueError)
+def _():
+    Scaled().add_state("seen", default={}, dist_reduce_fx=None)
+
+
+def test_states_before_the_constructor_of_the_base_say_what_to_call_first():
+    class Early(tt.Metric):
+        def __init__(self):
+            self.add_state("total", default=tensor(0.0), dist_reduce_fx="sum")
+
+    with pytest.raises(AttributeError, match="call that first"):
+        Early()
+
+
 @pytest.mark.parametrize("report", reports.params())
 def test_what_was_reported_is_right_here(report: Report) -> None:
     check(report)

@@ -188,6 +188,11 @@ def _():
     return [mean(1e-100, 1e-100), mean(1e300), mean(inf, 1.0)]
 
 
+@reports(TORCHMETRICS, 1647, "one output in a column of its own is refused", 2 * [correlation(X, Y)])
+def _():
+    return [fed(tt.PearsonCorrCoef(), (X, Y)), fed(tt.PearsonCorrCoef(), (X[:, None], Y[:, None])).squeeze()]
+
+
 @pytest.mark.parametrize("report", reports.params())
 def test_what_was_reported_is_right_here(report: Report) -> None:
     check(report)

@@ -88,6 +88,43 @@ def _():
     ]
 
 
+@reports("meta-pytorch/torcheval", 46, "areas of several tasks with equal scores mix their rows", [[1 / 3, 0.75], [1 / 3, 0.75]])
+def _():
+    scores = tensor([[0, 0.8, 0.9, 0, 1, 0.2, 0, 1, 0.5, 1], [0, 1, 0, 1, 0, 0, 1, 0, 0, 1]])
+    target = tensor([[1, 0, 0, 1, 0, 0, 1, 1, 1, 1], [0, 1, 1, 1, 1, 0, 1, 1, 1, 1]])
+    return [fed(c.MultilabelAUROC(2, average=None), (scores.T, target.T)), [fed(c.BinaryAUROC(), (s, t)) for s, t in zip(scores, target)]]
+
+
+@reports(LIGHTNING, 3303, "a binary area takes scores of several classes and gives a random value", ValueError)
+def _():
+    fed(c.BinaryAUROC(), (torch.rand(10, 3), tensor([0, 1, 2, 0, 1, 2, 0, 1, 2, 0])))
+
+
+@reports(TORCHMETRICS, (1105, 2519), "a binary calibration error compares confidence with the share of positives, not with accuracy", [0.99, 0.01])
+def _():
+    sure = tensor([0.01, 0.01, 0.01])
+    return [fed(c.BinaryCalibrationError(), (sure, tensor([y, y, y]))) for y in (1, 0)]
+
+
+@reports("scikit-learn/scikit-learn", 17630, "a hinge loss fails where a class is absent from the targets", [1.5, 2.0])
+def _():
+    decision = tensor([[0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    return [fed(c.MulticlassHingeLoss(3), (decision, tensor(y))) for y in ([0, 1, 2, 0], [0, 2, 2, 0])]
+
+
+@reports(TORCHMETRICS, (3299, 2921, 3294), "what a metric remembers grows with thresholds, or with every compute", [True, True])
+def _():
+    def sizes(metric, updates):
+        for _ in range(updates):
+            metric.update(torch.rand(50, 3), torch.randint(3, (50,)))
+        for _ in range(3):
+            metric.compute()
+            yield sum(t.numel() for x in metric.metric_state.values() for t in (x if isinstance(x, list) else [x]))
+
+    (few, *_), (many, *_) = (set(sizes(c.MulticlassPrecisionRecallCurve(3, thresholds=20), n)) for n in (1, 9))
+    return [few == many, len(set(sizes(c.MulticlassPrecisionRecallCurve(3), 2))) == 1]
+
+
 @pytest.mark.parametrize("report", reports.params())
 def test_what_was_reported_is_right_here(report: Report) -> None:
     check(report)

@@ -129,6 +129,24 @@ def _():
     return [m.higher_is_better for m in made]
 
 
+@reports(TORCHMETRICS, 2325, "a copy of metrics of several tasks takes no prefix or postfix", [["Img_val", "b_val"], ["x_Img_val", "x_b_val"], ["Img_mse_val", "b_val"]])
+def _():
+    tasks = tt.MultitaskWrapper({"Img": tt.MetricCollection({"mse": tt.MeanSquaredError()}), "b": c.BinaryAccuracy()})
+    val = tasks.clone(postfix="_val")
+    for made in (val, tasks):
+        made.update({"Img": torch.ones(2), "b": tensor([1])}, {"Img": torch.ones(2), "b": tensor([1])})
+    return [list(val.compute()), list(val.clone(prefix="x_").compute()), [n for n, _ in val.items()]]
+
+
+@reports(TORCHMETRICS, 1867, "names of classes take no prefix or postfix", ["v_p-a", "v_p-b", "v_a-q", "v_b-q"])
+def _():
+    by_class = {
+        "accuracy": tt.ClasswiseWrapper(c.MulticlassAccuracy(2, average=None), labels=["a", "b"], prefix="p-"),
+        "f1": tt.ClasswiseWrapper(c.MulticlassF1Score(2, average=None), labels=["a", "b"], postfix="-q"),
+    }
+    return list(tt.MetricCollection(by_class, prefix="v_")(tensor([0, 1]), tensor([0, 1])))
+
+
 @pytest.mark.parametrize("report", reports.params())
 def test_what_was_reported_is_right_here(report: Report) -> None:
     check(report)

@@ -407,6 +407,8 @@ class Metric(Unscripted, States):
         return "no updates yet" if not updates else f"{updates} update{'s' if updates != 1 else ''}"
 
     def __repr__(self) -> str:
+        if "_guard" not in self.__dict__:  # as in a traceback of `__init__`
+            return f"{type(self).__name__}(not initialized)"
         inside = self.extra_repr()
         children = "".join(f"\n  ({n}): {str(m)!s}".replace("\n", "\n  ") for n, m in self._modules.items() if m is not None)
         return f"{type(self).__name__}({inside}{children}{chr(10) if children else ''})"

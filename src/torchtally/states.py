@@ -53,6 +53,8 @@ class States(nn.Module):
         `dist_reduce_fx` says how two of them combine: "sum", "mean", "max", "min", "cat", a function of the stacked (tensor) or listed
         (list) states of all ranks, or None to leave them stacked or listed.
         """
+        if "_defaults" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__}: add_state({name!r}) comes before super().__init__(); call that first.")
         if not name.isidentifier():
             raise ValueError(f"{type(self).__name__}: state name {name!r} is not a Python identifier.")
         if not isinstance(default, Tensor) and not (isinstance(default, list) and not default):

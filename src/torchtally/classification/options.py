@@ -114,7 +114,9 @@ class ClassificationTask(Metric):
 
     def __new__(cls, task: str | None = None, *args: Any, **options: Any) -> Any:
         if "tasks" not in cls.__dict__:
-            return super().__new__(cls)
+            front = next(c.__name__ for c in cls.__mro__ if "tasks" in c.__dict__)
+            names = " or ".join(t.__name__ for t in cls.tasks.values())
+            raise TypeError(f"{cls.__name__}: {front} makes the metric of a task and is none itself; derive from {names}.")
         if task is None:
             raise TypeError(f"{cls.__name__}: task is missing; expected one of {list(cls.tasks)}.")
         if not isinstance(task, str) or task not in cls.tasks:
