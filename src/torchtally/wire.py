@@ -19,7 +19,7 @@ FEW = 8
 PATIENCE_S = 0.0003
 """For how long a host looks whether a collective of few numbers is over before it sleeps: waking up takes a fifth of that."""
 
-_gather_single: Any = getattr(dist, "all_gather_single", None) or getattr(dist, "all_gather_into_tensor", None)
+_GATHER_SINGLE = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"
 _give_way: Any = getattr(os, "sched_yield", None)
 
 
@@ -96,7 +96,7 @@ class Wire:
 
     def _gather(self, out: Tensor, x: Tensor) -> Any:
         if self.gloo and x.is_cpu:
-            return _gather_single(out.view(-1), x.view(-1), group=self._group(), async_op=True)
+            return getattr(dist, _GATHER_SINGLE)(out.view(-1), x.view(-1), group=self._group(), async_op=True)
         return dist.all_gather(list(out.unbind()), x, group=self._group(), async_op=True)
 
 
