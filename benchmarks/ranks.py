@@ -30,7 +30,17 @@ CLASSES = 10
 ROW = 10  # reads in a row: so that who comes first from a barrier matters little
 NAMES = ("Accuracy", "Precision", "Recall", "F1Score", "Specificity", "HammingDistance", "NegativePredictiveValue", "StatScores")
 TABLES = ("ConfusionMatrix", "JaccardIndex", "CohenKappa", "MatthewsCorrCoef")
-CALLS = ("all_reduce", "all_gather", "all_gather_into_tensor", "barrier", "broadcast", "gather", "reduce", "all_gather_object")
+CALLS = (
+    "all_reduce",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_single",
+    "barrier",
+    "broadcast",
+    "gather",
+    "reduce",
+    "all_gather_object",
+)
 
 
 def twelve(library: Any, **options: Any) -> Any:
@@ -67,18 +77,19 @@ def collections() -> dict[str, tuple[Callable[[], Any], Callable[[Any, torch.Ten
 def counting() -> Iterator[dict[str, int]]:
     """Collectives of torch.distributed called within, whoever calls them, and the bytes this rank gives to them."""
     found = {"collectives": 0, "bytes": 0}
-    before = {name: getattr(dist, name) for name in CALLS}
+    before = {name: getattr(dist, name) for name in CALLS if hasattr(dist, name)}
 
     def watched(name: str) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            given = next((x for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)), None)
+            tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)]
+            given = tensors[-1] if tensors else None  # what is gathered comes after where it is gathered to
             found["collectives"] += 1
             found["bytes"] += 0 if given is None else given.numel() * given.element_size()
             return before[name](*args, **kwargs)
 
         return call
 
-    for name in CALLS:
+    for name in before:
         setattr(dist, name, watched(name))
     try:
         yield found
