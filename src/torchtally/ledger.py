@@ -84,12 +84,13 @@ class Ledger:
     # ---- views
     def _drop(self) -> None:
         self._views: list[Slots] | None = None
+        self._receivers: list[list[tuple[Statistic, Slots]]] = []
         self._scratch: Ledger | None = None
         self.reduced: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
         self.fold()
-        return {k: v for k, v in self.__dict__.items() if k not in ("_views", "_scratch", "reduced", "stream")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_views", "_receivers", "_scratch", "reduced", "stream")}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Ledger:
         new = memo[id(self)] = Ledger.__new__(type(self))
@@ -114,6 +115,7 @@ class Ledger:
             setattr(views[i], name, self.samples[i, name])
         if not torch.compiler.is_compiling():
             self._views = views
+            self._receivers = [[(self.keys[i][0], views[i]) for i in feeds] for feeds in self.feeds]
         return views
 
     def column(self, parts: Sequence[int], name: str) -> Tensor | None:
@@ -220,7 +222,8 @@ class Ledger:
         """Add pieces of input `j` to these slots of all parts."""
         input_ = self.inputs[j][0]
         normal = input_.settle(slots[len(self.keys) + j], pieces, first)
-        input_.feed(normal, [(self.keys[i][0], slots[i]) for i in self.feeds[j]])
+        known = isinstance(first, int) and slots is self._views
+        input_.feed(normal, self._receivers[j] if known else [(self.keys[i][0], slots[i]) for i in self.feeds[j]])
 
     def wait_for(self, mask: Tensor, values: Sequence[Any], takes: list[tuple[int, tuple[int, ...]]]) -> None:
         """Add a batch, given to inputs `takes`, when the mask of its rows has come to the host."""
