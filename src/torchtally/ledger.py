@@ -43,7 +43,7 @@ class Line:
         self.room = ROOM  # for how many of them
 
 
-_NOT_KEPT = ("_views", "_flats_in_numpy", "_views_in_numpy", "_scratch", "reduced", "stream")
+_NOT_KEPT = ("_views", "_flats_in_numpy", "_views_in_numpy", "_receivers", "_scratch", "reduced", "stream")
 
 
 class Ledger:
@@ -95,6 +95,7 @@ class Ledger:
         self._views: list[Slots] | None = None
         self._flats_in_numpy: dict[Group, np.ndarray] | None = None
         self._views_in_numpy: list[Slots] | None = None
+        self._receivers: list[list[tuple[Statistic, Slots]]] = []
         self._scratch: Ledger | None = None
         self.reduced: Any = None
 
@@ -129,6 +130,7 @@ class Ledger:
             setattr(views[i], name, self.samples[i, name])
         if not torch.compiler.is_compiling():
             self._views = views
+            self._receivers = [[(self.keys[i][0], views[i]) for i in feeds] for feeds in self.feeds]
         return views
 
     def flats_in_numpy(self) -> dict[Group, np.ndarray] | None:
@@ -254,7 +256,8 @@ class Ledger:
         """Add pieces of input `j` to these slots of all parts."""
         input_ = self.inputs[j][0]
         normal = input_.settle(slots[len(self.keys) + j], pieces, first)
-        input_.feed(normal, [(self.keys[i][0], slots[i]) for i in self.feeds[j]])
+        known = isinstance(first, int) and slots is self._views
+        input_.feed(normal, self._receivers[j] if known else [(self.keys[i][0], slots[i]) for i in self.feeds[j]])
 
     def wait_for(self, mask: Tensor, values: Sequence[Any], takes: list[tuple[int, tuple[int, ...]]]) -> None:
         """Add a batch, given to inputs `takes`, when the mask of its rows has come to the host."""

@@ -85,7 +85,7 @@ def _table_on_host(table: np.ndarray, block: Block) -> None:
 def column_on_host(rows: list[float], block: Block, mass: float) -> list[float]:
     """The same for one output, whose table is a row of numbers. `mass` is how much the pairs count in all: how many there are, or their weight."""
     e = block.error
-    ee = float(block.times_weight(e).dot(e))
+    ee = float((e * block.weight if block.weighted else e).dot(e))
     found = None
     if rows[1] == rows[2]:
         found = _by_errors(block, block.target_beyond(rows[2]) if rows[2] else block.target, mass, ee)
@@ -121,20 +121,21 @@ def _by_errors(block: Block, t: np.ndarray, mass: float, ee: float) -> tuple[flo
 
 def _by_predictions(block: Block, p: np.ndarray, t: np.ndarray, mass: float) -> tuple[float, float, float, float, float]:
     """The same from predictions and targets, each beyond a pivot of its own."""
-    pp = float(block.times_weight(p).dot(p))
+    pp = float((p * block.weight if block.weighted else p).dot(p))
     mean_t, mean_p, tt, by_t, by_pt = _one_pass(block, t, p, mass)
     by_p = pp - mass * mean_p * mean_p
     if by_t > LOSS * tt and by_p > LOSS * pp:
         return mean_p, mean_t, by_p, by_t, by_pt
     mean_p, mean_t = (float(x.mean()) if not block.weighted else mean for x, mean in ((p, mean_p), (t, mean_t)))
     p, t = p - mean_p, t - mean_t
-    weighed_p, weighed_t = block.times_weight(p), block.times_weight(t)
+    weighed_p, weighed_t = (x * block.weight if block.weighted else x for x in (p, t))
     return mean_p, mean_t, float(weighed_p.dot(p)), float(weighed_t.dot(t)), float(weighed_p.dot(t))
 
 
 def _one_pass(block: Block, t: np.ndarray, x: np.ndarray, mass: float) -> tuple[float, float, float, float, float]:
     """Means of both, the sum of squares of the first, that of its deviations, and the products of the deviations of both."""
-    weight, weighed = block.weight, block.times_weight(t)
+    weight = block.weight
+    weighed = t * weight if block.weighted else t
     mean_t, mean_x, tt = float(t.dot(weight)) / mass, float(x.dot(weight)) / mass, float(weighed.dot(t))
     return mean_t, mean_x, tt, tt - mass * mean_t * mean_t, float(weighed.dot(x)) - mass * mean_x * mean_t
 

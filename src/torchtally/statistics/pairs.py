@@ -66,7 +66,8 @@ class Block:
         self._target: np.ndarray | None = _in_double(self._given)
         self.error = self.preds - self._target
         self.weighted = weight is not None
-        self.weight = ONES[: self.count] if weight is None else _in_double(weight.T if self.across else weight)
+        self.ones = ONES[: self.count]
+        self.weight = self.ones if weight is None else _in_double(weight.T if self.across else weight)
 
     @property
     def target(self) -> np.ndarray:
@@ -85,11 +86,7 @@ class Block:
 
     def total(self, x: np.ndarray) -> Any:
         """The sum over the pairs, of each output."""
-        ones = ONES[: self.count]
-        return x.dot(ones) if self.across else ones.dot(x)
-
-    def times_weight(self, x: np.ndarray) -> np.ndarray:
-        return x * self.weight if self.weighted else x
+        return x.dot(self.ones) if self.across else self.ones.dot(x)
 
     def each(self, x: Any) -> Any:
         """A number of each output, for all of its pairs."""
