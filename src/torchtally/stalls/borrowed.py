@@ -54,7 +54,7 @@ class _Kept:
         if about is None:
             return None
         mode, lines = ("r", -1) if "stdin" in name else ("w", 1 if about["line_buffering"] else -1)
-        return open(about["number"], mode, lines, about["encoding"], about["errors"], closefd=False)  # noqa: SIM115  # it is handed on
+        return open(about["number"], mode, lines, about["encoding"], about["errors"], closefd=False)  # it is handed on
 
 
 def _about(stream: Any) -> dict[str, Any] | None:
