@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .statistic import in_functorch
+
 # As uint16, the patterns above this are NaN with the sign bit set.
 _NEGATIVE_INFINITY = {torch.bfloat16: 0xFF80, torch.float16: 0xFC00}
 
@@ -169,7 +171,10 @@ def add_on_host(sums: np.ndarray, bins: np.ndarray, weight: np.ndarray) -> None:
 
 def add_on_device(sums: Tensor, bins: Tensor, weight: Tensor) -> None:
     """Add each weight to the bin it belongs to; all bins must be in range."""
-    sums.scatter_add_(0, bins, weight)
+    if not torch.compiler.is_compiling() and in_functorch():  # where torch before 2.9 has no rule for the form in place, and says so
+        sums.copy_(sums.scatter_add(0, bins, weight))
+    else:
+        sums.scatter_add_(0, bins, weight)
 
 
 def count_pairs_on_host(first: np.ndarray, second: np.ndarray, size: int) -> np.ndarray:
@@ -181,7 +186,7 @@ def count_pairs_on_host(first: np.ndarray, second: np.ndarray, size: int) -> np.
 
 def count_on_device(counts: Tensor, bins: Tensor) -> None:
     """Add one to `counts[b]` for every `b` of `bins`; all must be in range."""
-    counts.scatter_add_(0, bins, counts.new_ones(()).expand(bins.shape))
+    add_on_device(counts, bins, counts.new_ones(()).expand(bins.shape))
 
 
 def runs_on_host(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,11 +1,18 @@
 """`torchtally check` as one types it: what it prints, writes and ends with."""
 
+import contextlib
 import json
+import os
+import subprocess
 import sys
 import textwrap
+import time
+from pathlib import Path
 
+import orjson
 import pytest
 
+import torchtally
 from torchtally.commands import main
 from torchtally.errors import TallyError
 from torchtally.stalls.script import check_script
@@ -295,3 +302,118 @@ def test_a_folder_without_a_main_is_named(check, tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(TallyError, match=r"^.*folder: it is a folder without a __main__\.py; expected a Python script"):
         check_script(str(tmp_path / "folder"))
+
+
+WAITS = "torch.ones(3, device='cuda').sum().item()\n"
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "sys.stdout.close()",
+        "sys.stdout.close(); sys.stderr.close(); sys.stdin.close()",
+        "sys.stdout = sys.stderr = None",
+        "sys.stdout = io.StringIO(); sys.stdout.close(); os.close(1); os.close(2)",
+        "os.dup2(os.open(os.devnull, os.O_WRONLY), 1); sys.stdout.detach()",
+        "contextlib.redirect_stdout(None).__enter__(); threading.Thread(target=sys.exit, args=(4,)).start()",
+        "del sys.stdout",
+    ],
+)
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_the_report_is_told_whatever_became_of_the_streams(tmp_path, ending, as_json):
+    text = f"import contextlib, io, os, sys, threading, torch\n{WAITS}{ending}\n{WAITS}"
+    code, out, err = forked(tmp_path, text, "--budget", "0", *(["--json"] if as_json else []))
+    assert code == 1, err
+    if as_json:
+        assert [s["site"]["line"] for s in orjson.loads(out)["stalls"]] == [2, 4]
+    else:
+        assert "train.py:2" in out and "train.py:4" in out
+
+
+def forked(tmp_path, text, *options):
+    """The command in a copy of this process, whose streams are as those of a fresh one; → exit code, standard output, standard error."""
+    (tmp_path / "train.py").write_text(text)
+    files = [tmp_path / "out", tmp_path / "err"]
+    pid = os.fork()
+    if not pid:
+        code = 70
+        try:
+            os.chdir(tmp_path)
+            os.environ["COLUMNS"] = "200"
+            for number, (file, name) in enumerate(zip(files, ("stdout", "stderr")), 1):
+                os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), number)
+                stream = open(number, "w", closefd=False)  # noqa: SIM115  # it is the script's to close
+                setattr(sys, name, stream)
+                setattr(sys, f"__{name}__", stream)
+            sys.argv = ["torchtally", "check", *options, "train.py"]
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        finally:
+            with contextlib.suppress(Exception):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), *(file.read_text() for file in files)
+
+
+def run_check(tmp_path, text, *options):
+    """The command in a process of its own."""
+    (tmp_path / "train.py").write_text(text)
+    environment = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(Path(torchtally.__file__).parents[1])}
+    command = [sys.executable, "-m", "torchtally", "check", *options, "train.py"]
+    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, env=environment)
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_closed_streams_of_a_process(tmp_path, options):
+    found = run_check(tmp_path, f"import sys, torch\n{WAITS}print('said')\nsys.stdout.close()\nsys.stderr.close()\n{WAITS}1 / 0\n", *options)
+    assert found.returncode == 3, found
+    assert "ZeroDivisionError" in found.stderr and "the script failed with ZeroDivisionError" in found.stderr
+    if options:
+        assert [s["site"]["line"] for s in orjson.loads(found.stdout)["stalls"]] == [2, 6] and "said" in found.stderr
+    else:
+        assert "said" in found.stdout and "train.py:6" in found.stdout
+    assert "torchtally/" not in found.stderr  # no traceback of ours
+
+
+THREADS = """
+import os, sys, threading, time, torch
+def work():
+    {inside}
+torch.ones(3, device='cuda').sum().item()
+threading.Thread(target=work).start()
+{after}
+"""
+
+
+@pytest.mark.parametrize(
+    "inside, after, code",
+    [
+        ("time.sleep(0.2); os._exit(0)", "time.sleep(60)", 1),  # the main thread waits
+        pytest.param("time.sleep(0.2); os._exit(0)", "threading.Event().wait(60)", 1, marks=pytest.mark.slow),
+        ("time.sleep(0.2); os._exit(5)", "while True: pass", 3),
+        ("time.sleep(60)", "os._exit(0)", 1),  # a thread that nobody waits for
+        pytest.param("time.sleep(0.1); sys.exit(4)", "time.sleep(0.3)", 1, marks=pytest.mark.slow),  # of the thread alone
+    ],
+)
+def test_leaving_from_threads_and_past_threads(tmp_path, inside, after, code):
+    begun = time.monotonic()
+    found = run_check(tmp_path, THREADS.format(inside=inside, after=after), "--budget", "0")
+    assert found.returncode == code, found
+    assert "train.py:5" in found.stdout and time.monotonic() - begun < 50
+    assert "exit status 5" in found.stderr if code == 3 else "over the budget" in found.stderr
+
+
+def test_a_child_that_leaves_abruptly_is_in_the_report(check):
+    text = """
+        import os, subprocess, sys, torch
+        if len(sys.argv) > 1:
+            torch.ones(3, device="cuda").sum().item()
+            os._exit(0)
+        subprocess.run([sys.executable, __file__, "child"], check=True)
+    """
+    code, out, _ = check(text)
+    assert code == 0
+    assert "train.py:4" in out

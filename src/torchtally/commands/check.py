@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,7 +76,8 @@ def command(
 ) -> None:
     """Run SCRIPT on a pretend GPU and list every place where the host would wait for a real one."""
     from ..stalls import script as running
-    from ..stalls import selection
+
+    threads = set(threading.enumerate())
 
     for file in (html, perfetto, Path(json) if json not in (None, "-") else None):
         if file is not None:
@@ -94,18 +96,35 @@ def command(
             own=own or (),
             on_step=on_step,
         )
+    code = 3
+    try:
+        code = _tell(outcome, only_metrics, allow or (), budget, json, html, perfetto)
+    finally:
+        if outcome.left and any(t.is_alive() and not t.daemon for t in set(threading.enumerate()) - threads):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)  # as the script did: nobody waits for its threads
+    if code:
+        raise typer.Exit(code)
+
+
+def _tell(
+    outcome: Outcome, only_metrics: bool, allow: Sequence[str], budget: float | None, json: str | None, html: Path | None, perfetto: Path | None
+) -> int:
+    """Write what was found; the exit code."""
+    from ..stalls import selection
+
     sys.stderr.write(outcome.traceback())
     if outcome.failed:
         sys.stderr.write(f"torchtally: {_how_it_ended(outcome)}; what was found until then follows.\n")
     report = outcome.report
     if only_metrics:
         report = selection.only_metrics(report)
-    report = selection.allow(report, allow or ())
+    report = selection.allow(report, allow)
     _write(report, outcome.timelines, json, html, perfetto)
     if outcome.failed:
-        raise typer.Exit(130 if isinstance(outcome.error, KeyboardInterrupt) else 3)
-    if budget is not None:
-        _judge(report, outcome, budget)
+        return 130 if isinstance(outcome.error, KeyboardInterrupt) else 3
+    return 0 if budget is None else _judge(report, outcome, budget)
 
 
 def _how_it_ended(outcome: Outcome) -> str:
@@ -117,7 +136,8 @@ def _how_it_ended(outcome: Outcome) -> str:
     return f"the script failed with {type(outcome.error).__name__}"
 
 
-def _judge(report: Report, outcome: Outcome, budget: float) -> None:
+def _judge(report: Report, outcome: Outcome, budget: float) -> int:
+    """The exit code: 1, with the lines that wait most, where there are more stalls than the budget has."""
     from ..stalls import selection
     from ..stalls.renderers.wording import number, place
 
@@ -132,7 +152,7 @@ def _judge(report: Report, outcome: Outcome, budget: float) -> None:
                 f"  {number(row.per_step if report.steps else row.count):>6}  {place(row.site)}  {row.kind} ({row.operator})",
                 file=sys.stderr,
             )
-        raise typer.Exit(1)
+    return int(bool(found))
 
 
 def _write(report: Report, timelines: Sequence[Timeline], json: str | None, html: Path | None, perfetto: Path | None) -> None:
@@ -176,6 +196,8 @@ def _stdout_kept_clean(needed: bool) -> Iterator[None]:
     if not needed:
         yield
         return
+    from ..stalls.borrowed import usable
+
     sys.stdout.flush()
     stdout, kept = sys.stdout, os.dup(1)
     os.dup2(2, 1)
@@ -183,7 +205,7 @@ def _stdout_kept_clean(needed: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.stdout = stdout
+        sys.stdout = stdout if usable(stdout) else sys.__stdout__
         os.dup2(kept, 1)
         os.close(kept)
 
@@ -218,8 +240,9 @@ def _progress(steps: int | None) -> Iterator[Callable[[int, Recorder], None]]:
             nonlocal last
             if time.monotonic() - last > 0.1:
                 last = time.monotonic()
-                bar.update(task, completed=made, description=f"{recorder.count} stalls")
-                bar.refresh()
+                with suppress(Exception):  # the script may have closed the stream
+                    bar.update(task, completed=made, description=f"{recorder.count} stalls")
+                    bar.refresh()
 
         bar.refresh()
         yield on_step
@@ -232,6 +255,7 @@ def _lines(steps: int | None) -> Callable[[int, Recorder], None]:
         nonlocal last
         if time.monotonic() - last > _EVERY_S:
             last = time.monotonic()
-            print(f"torchtally: step {made}{f' of {steps}' if steps else ''}, {recorder.count} stalls so far", file=sys.stderr)
+            with suppress(Exception):  # the script may have closed the stream
+                sys.stderr.write(f"torchtally: step {made}{f' of {steps}' if steps else ''}, {recorder.count} stalls so far\n")
 
     return on_step

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import util
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import orjson
 import torch
@@ -126,6 +126,13 @@ def begin(settings: dict[str, Any]) -> None:
                 part.write_bytes(orjson.dumps({"report": asdict(recorder.report(f"process {process}")), "device_work": recorder.device_work, "rank": rank}))
                 part.rename(file)
 
+    leave = os._exit
+
+    def end_and_leave(status: int) -> NoReturn:
+        end()
+        leave(status)
+
+    os._exit = end_and_leave  # type: ignore[assignment]  # it takes what that takes
     atexit.register(end)
     # processes of multiprocessing may leave without exit handlers; they run finalizers, but only those made after they began
     util.register_after_fork(recorder, lambda _: util.Finalize(None, end, exitpriority=0))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from types import CodeType, ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 from ..errors import TallyError
 from . import children, notebooks, unseen
+from .borrowed import Left, given_back
 from .ownership import Owner, Ownership
 from .recorder import Recorder
 from .stall import Report
@@ -33,6 +33,8 @@ class Outcome:
     error: BaseException | None = None
     status: int = 0
     timelines: tuple[Timeline, ...] = ()
+    left: bool = False
+    """Whether it ended by `os._exit`, which waits for no thread."""
 
     @property
     def failed(self) -> bool:
@@ -80,12 +82,13 @@ def check_script(
             error = raised
     for text in unseen.notes(loaded, Ownership(own)):
         recorder.note(text)
+    left = isinstance(error, Left)
     error, status = _ending(error)
     name = _name(script, arguments, module)
     report, device_work = family.join(recorder.report(name), recorder.device_work, 0 if status else warmup)
     if not device_work:
         report = replace(report, notes=(*report.notes, NO_DEVICE_WORK))
-    return Outcome(report, device_work, error, status, (recorder.timeline(name),))
+    return Outcome(report, device_work, error, status, (recorder.timeline(name),), left)
 
 
 def _ending(error: BaseException | None) -> tuple[BaseException | None, int]:
@@ -162,7 +165,7 @@ def _run(program: _Program, arguments: Sequence[str], recorder: Recorder) -> Non
     replaced, argv = sys.modules["__main__"], sys.argv
     sys.modules["__main__"], sys.argv = main, [program.file, *arguments]
     try:
-        with _first_on_path(program.folder), _given_back():
+        with _first_on_path(program.folder), given_back():
             exec(program.compile(), names)
     finally:
         sys.modules["__main__"], sys.argv = replaced, argv
@@ -170,26 +173,6 @@ def _run(program: _Program, arguments: Sequence[str], recorder: Recorder) -> Non
 
 
 _MAINS: list[ModuleType] = []
-
-
-@contextmanager
-def _given_back() -> Iterator[None]:
-    """What scripts change for the whole process is put back for the report: the streams and the folder. `os._exit` ends the script, not the report."""
-    streams, folder, leave, process = (sys.stdin, sys.stdout, sys.stderr), os.getcwd(), os._exit, os.getpid()
-
-    def end_script(status: int) -> NoReturn:
-        if os.getpid() == process and threading.current_thread() is threading.main_thread():
-            raise SystemExit(status)
-        leave(status)
-
-    os._exit = end_script
-    try:
-        yield
-    finally:
-        os._exit = leave
-        sys.stdin, sys.stdout, sys.stderr = streams
-        with suppress(OSError):
-            os.chdir(folder)
 
 
 def _name(script: str, arguments: Sequence[str], module: bool) -> str:

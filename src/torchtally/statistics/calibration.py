@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..kernels import count_on_device, count_on_host
+from ..kernels import add_on_device, count_on_device, count_on_host
 from ..statistic import Slot, Slots, Statistic, host_visible
 from .scores import Scores, constant
 
@@ -38,8 +38,8 @@ class CalibrationBins(Statistic):
         place = torch.bucketize(confidence, edges).where(right.ge(0), self.bins)
         seen, hit = slots.counts.unbind()
         count_on_device(seen, place)
-        hit.scatter_add_(0, place, right.eq(1).long())
-        slots.confidence.scatter_add_(0, place, confidence)
+        add_on_device(hit, place, right.eq(1).long())
+        add_on_device(slots.confidence, place, confidence)
 
     def edges(self, device: torch.device) -> Tensor:
         """Between the bins."""

@@ -14,7 +14,16 @@ from torch import Tensor
 
 from ..arithmetic import at_least, at_most, not_zero
 from ..faults import Fault, FaultError, note
-from ..kernels import channel_argmax, count_on_device, count_on_host, count_pairs_on_host, in_top_k, in_top_k_on_host, row_argmax
+from ..kernels import (
+    add_on_device,
+    channel_argmax,
+    count_on_device,
+    count_on_host,
+    count_pairs_on_host,
+    in_top_k,
+    in_top_k_on_host,
+    row_argmax,
+)
 from ..refusal import of_tensor
 from ..statistic import Input, Number, Piece, Slot, Slots, Statistic, host_visible, may_wait
 
@@ -372,7 +381,7 @@ class ClassCounts(Statistic):
             hit, predicted, actual = slots.counts.unbind()
             count_on_device(predicted, p)
             count_on_device(actual, y)
-            hit.scatter_add_(0, y, p.eq(y).long())
+            add_on_device(hit, y, p.eq(y).long())
 
     def _rows(self, p: Tensor, y: Tensor) -> Tensor:
         classes = self.input.classes or 0
