@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -25,8 +25,10 @@ from .seen import Seen
 from .statistic import loose, map_tensors
 from .together import Read, described, gathered_by, part_of_all
 
+Update = TypeVar("Update", bound=Callable[..., None])
 
-def feeds(update: Callable[..., None]) -> Callable[..., None]:
+
+def feeds(update: Update) -> Update:
     """Marks an `update` that only feeds its arguments to the statistics, so that a collection may do that in its place.
 
     It takes `valid=`, too: how many rows of the batch count, or a mask of them; the rest is padding.

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..options import choice_of, count_of, flag_of
+from ..options import PairOptions, Unpack, choice_of, count_of, flag_of
 from ..statistics.moments import Moments, PairMoments, Single, TargetRange
 from ..statistics.pairs import ErrorSums
 from ..weighing import Weighable
@@ -40,7 +40,7 @@ class MeanSquaredError(PairMetric):
     tensor(1.)
     """
 
-    def __init__(self, squared: bool = True, num_outputs: int = 1, **kwargs: Any) -> None:
+    def __init__(self, squared: bool = True, num_outputs: int = 1, **kwargs: Unpack[PairOptions]) -> None:
         name = type(self).__name__
         count_of(name, "num_outputs", num_outputs)
         super().__init__(PairMoments(num_outputs), **kwargs)
@@ -61,7 +61,7 @@ class MeanAbsoluteError(MeanError):
     tensor(0.5000)
     """
 
-    def __init__(self, num_outputs: int = 1, **kwargs: Any) -> None:
+    def __init__(self, num_outputs: int = 1, **kwargs: Unpack[PairOptions]) -> None:
         count_of(type(self).__name__, "num_outputs", num_outputs)
         super().__init__(ErrorSums("absolute", outputs=num_outputs), **kwargs)
         self.num_outputs = num_outputs
@@ -77,7 +77,7 @@ class MeanAbsolutePercentageError(MeanError):
     tensor(0.2667)
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[PairOptions]) -> None:
         super().__init__(ErrorSums("percentage", EPSILON), **kwargs)
 
 
@@ -93,7 +93,7 @@ class SymmetricMeanAbsolutePercentageError(MeanError):
 
     plot_upper_bound = 2.0
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[PairOptions]) -> None:
         super().__init__(ErrorSums("symmetric", EPSILON), **kwargs)
 
 
@@ -107,7 +107,7 @@ class WeightedMeanAbsolutePercentageError(PairMetric):
     tensor(0.2500)
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[PairOptions]) -> None:
         super().__init__(ErrorSums("absolute"), ErrorSums("target"), **kwargs)
 
     def value(self, errors: Any, targets: Any) -> Tensor:
@@ -124,7 +124,7 @@ class MeanSquaredLogError(MeanError):
     tensor(0.0207)
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[PairOptions]) -> None:
         super().__init__(ErrorSums("squared log"), **kwargs)
 
 
@@ -138,7 +138,7 @@ class LogCoshError(MeanError):
     tensor(0.3523)
     """
 
-    def __init__(self, num_outputs: int = 1, **kwargs: Any) -> None:
+    def __init__(self, num_outputs: int = 1, **kwargs: Unpack[PairOptions]) -> None:
         count_of(type(self).__name__, "num_outputs", num_outputs)
         single = (Single(),) if num_outputs == 1 else ()
         super().__init__(ErrorSums("log cosh", outputs=num_outputs), *single, **kwargs)
@@ -157,7 +157,7 @@ class NormalizedRootMeanSquaredError(PairMetric):
 
     full_state_update = True
 
-    def __init__(self, normalization: str = "mean", num_outputs: int = 1, **kwargs: Any) -> None:
+    def __init__(self, normalization: str = "mean", num_outputs: int = 1, **kwargs: Unpack[PairOptions]) -> None:
         name = type(self).__name__
         choice_of(name, "normalization", normalization, ("mean", "range", "std", "l2"))
         count_of(name, "num_outputs", num_outputs)

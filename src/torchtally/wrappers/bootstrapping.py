@@ -14,7 +14,7 @@ from ..apart import update_all
 from ..distributed import rank_of
 from ..formula import Formula
 from ..intervals import Intervals
-from ..options import count_of, flag_of
+from ..options import MetricOptions, Unpack, count_of, flag_of
 from ..pending import finished
 from ..statistic import Slot, Slots, Statistic, recorded
 from ..valid import rows_at, rows_of
@@ -134,7 +134,7 @@ class BootStrapper(WrapperMetric):
         sampling_strategy: str = "poisson",
         seed: int | None = None,
         generator: torch.Generator | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[MetricOptions],
     ) -> None:
         super().__init__(**kwargs)
         checked_metric("BootStrapper", "base_metric", base_metric)
