@@ -2,7 +2,8 @@
 
     torchrun --standalone --nproc-per-node 2 examples/train_ddp.py
 
-runs on two CPU processes, or on two GPUs where there are. Stop it and start it again, with as many processes as you like: it goes on from its checkpoint.
+runs on two CPU processes, or on two GPUs where there are. Stop it and start it again, with as many processes as you like: it goes on from its checkpoint. So it does where
+torchrun starts it again, on one machine or several (`--max-restarts=1`), after a process has died.
 """
 
 import argparse
@@ -54,14 +55,14 @@ def main() -> None:
         device
     )
 
-    checkpoint = options.folder / "model.pt"
+    checkpoint = options.folder / "checkpoint.pt"
     start = 0
     if checkpoint.exists():
         found = torch.load(checkpoint, map_location=device, weights_only=True)
         start = found["epoch"]
         model.module.load_state_dict(found["model"])
         # The file holds the totals of the whole job: the first rank takes them, the others start empty, so that all counts once.
-        whole_run.load_state_dict(tt.load(options.folder / "tally.pt"), spread=True)
+        whole_run.load_state_dict(found["tally"], spread=True)
 
     data = blobs(2000)
     sampler: DistributedSampler = DistributedSampler(data, seed=1)
@@ -79,10 +80,11 @@ def main() -> None:
             whole_run.update(loss=loss, samples=len(labels))
         # Read over all ranks in the background and start afresh: the next epoch does not wait for it.
         epoch_tally.fetch(reset=True).then(lambda values, epoch=epoch: log(rank, epoch, values)).result()
-        options.folder.mkdir(exist_ok=True)
-        tt.save(whole_run, options.folder / "tally.pt", reduce=True)
-        if rank == 0:
-            torch.save({"epoch": epoch + 1, "model": model.module.state_dict()}, checkpoint)
+        found = {"epoch": epoch + 1, "model": model.module.state_dict(), "tally": whole_run.state_dict(reduce=True)}  # all ranks must call
+        if rank == 0:  # one file, under its name when it is whole: whoever dies now leaves model and totals of the same epoch
+            options.folder.mkdir(exist_ok=True)
+            torch.save(found, checkpoint.with_suffix(".new"))
+            checkpoint.with_suffix(".new").replace(checkpoint)
 
     totals = whole_run.compute()
     if rank == 0:
