@@ -27,12 +27,13 @@ import cases  # noqa: E402
 
 import torchtally  # noqa: E402
 from torchtally.adopt.migration.differences import differences  # noqa: E402
-from torchtally.classification.options import ClassificationTask  # noqa: E402
+from torchtally.classification.tasks import ClassificationTask  # noqa: E402
 from torchtally.commands.list import families, first_line  # noqa: E402
 from torchtally.formula import Formula  # noqa: E402
 from torchtally.metric import Metric  # noqa: E402
-from torchtally.weighing import Weighable  # noqa: E402
+from torchtally.options import OPTIONS  # noqa: E402
 
+_SHARED = ("weighted", "absent", "labels")
 _FORMULAS = ("rate", "area", "score", "value", "compute")
 _LONGEST_FORMULA = 32  # lines of code that still read as a formula
 
@@ -78,13 +79,13 @@ def text_of(thing: type) -> str:
 
 
 def signature_of(thing: type) -> str:
-    return f"{thing.__name__}{plain(thing.__init__)}"
+    return f"{thing.__name__}{plain(thing)}"
 
 
 def plain(function: Any) -> str:
-    """Parameters without types."""
-    parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "self" and p.kind is not p.VAR_KEYWORD]
-    return f"({', '.join(str(p.replace(annotation=p.empty)) for p in parameters)})"
+    """Parameters without types, but for those that every metric has."""
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in OPTIONS and p.kind is not p.VAR_KEYWORD]
+    return str(inspect.Signature([p.replace(annotation=p.empty) for p in parameters]))
 
 
 def made(cls: type[Metric]) -> Metric | None:
@@ -231,8 +232,8 @@ def class_text(cls: type[Metric], page: Page) -> list[str]:
     facts = [f"Range: {reach}."] if (reach := range_of(cls)) else []
     if getattr(cls, "is_differentiable", False):
         facts.append("Gradients flow through the value of `forward` and of the function.")
-    if issubclass(cls, Weighable):
-        facts.append(f"Also takes, by name, {', '.join(f'`{n}`' for n in cls.keywords)}: [options that many metrics share](../options.md).")
+    if shared := [f"`{n}`" for n in _SHARED if n in inspect.signature(cls).parameters]:
+        facts.append(f"On {', '.join(shared)}: [options that many metrics share](../options.md).")
     if cls.__name__ in _FUNCTIONS:
         function = _FUNCTIONS[cls.__name__]
         facts.append(f"As a function: `torchtally.functional.{function}{plain(getattr(torchtally.functional, function))}`.")

@@ -11,7 +11,7 @@ import known_differences
 import numpy as np
 import pytest
 import torch
-from random_configurations import drawn, fronts, function_name, shared
+from random_configurations import drawn, function_name, shared
 from torch.utils import _pytree as pytree
 
 from torchtally.faults import FaultError
@@ -110,20 +110,26 @@ def test_all_of_three_families_is_compared():
     assert {"MeanMetric", "RunningSum", "Accuracy", "MulticlassLogAUC", "MultilabelRankingLoss", "BinaryFairness", "R2Score"} <= set(NAMES)
 
 
-def options_of(function, skipped):
-    return [p for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD][skipped:]
+def options_of(function):
+    return [p for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("BaseAggregator", "RunningMean", "RunningSum")])
+def test_classes_take_their_options_by_position_and_with_their_defaults(name):
+    ours, theirs = (getattr(importlib.import_module(f"{library}.{shared()[name]}"), name) for library in ("torchtally", "torchmetrics"))
+    wanted = options_of(theirs)
+    found = options_of(ours)[: len(wanted)]
+    assert [p.name for p in found] == [p.name for p in wanted]
+    assert all(p.kind is p.POSITIONAL_OR_KEYWORD for p in found)
+    assert [(p.name, p.default) for p in found if p.name != "num_classes"] == [(p.name, p.default) for p in wanted if p.name != "num_classes"]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if shared()[name] != "aggregation" and name != "BinaryFairness"])
 def test_functions_take_their_options_by_position_and_with_their_defaults(name):
     module, theirs = (importlib.import_module(f"{library}.functional.{shared()[name]}") for library in ("torchtally", "torchmetrics"))
     function = getattr(module, function_name(module, name))
-    wanted = options_of(getattr(theirs, function_name(theirs, name)), 0)
-    if name in fronts():
-        order = [p.name for p in wanted[3:]]
-        assert list(inspect.getclosurevars(function).nonlocals["order"])[: len(order)] == order
-        return
-    ours = options_of(function, 0)[: len(wanted)]
+    wanted = options_of(getattr(theirs, function_name(theirs, name)))
+    ours = options_of(function)[: len(wanted)]
     assert [p.name for p in ours] == [p.name for p in wanted]
     without = ("validate_args", "num_classes")  # of no effect here; not needed here
     assert [p.default for p in ours if p.name not in without] == [p.default for p in wanted if p.name not in without]

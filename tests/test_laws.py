@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 import torchtally as tt
-from torchtally.classification.options import ClassificationTask
+from torchtally.classification.tasks import ClassificationTask
 from torchtally.formula import Formula
 
 # The first case of each class and of each statistic obeys all laws in every run; the others obey the first two, and the rest with `pytest -m slow`.

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from .formula import Formula, feeds
+from .options import FormulaOptions, Unpack
 from .pending import Unfinished
 from .statistics.averages import COMPACT, Average, compact, nan_strategy_of
 from .statistics.extremes import Extreme
 from .statistics.samples import NumberSamples
+from .valid import Valid
 
 Value = float | int | Tensor
 
@@ -22,6 +24,7 @@ class BaseAggregator(Formula):
 
     entries: tuple[str, ...] = ("value",)
     higher_is_better = None
+    declined = {"weighted": "it has no use for weights"}
 
     def __init__(self, statistic: Any, nan_strategy: str | float, **kwargs: Any) -> None:
         super().__init__(statistic, **kwargs)
@@ -44,12 +47,13 @@ class MeanMetric(BaseAggregator):
     """
 
     entries = ("value", "weight")
+    declined = {"weighted": "update takes a weight as it is"}
 
-    def __init__(self, nan_strategy: str | float = "warn", **kwargs: Any) -> None:
+    def __init__(self, nan_strategy: str | float = "warn", **kwargs: Unpack[FormulaOptions]) -> None:
         super().__init__(Average(nan_strategy_of(nan_strategy, type(self).__name__)), nan_strategy, **kwargs)
 
     @feeds
-    def update(self, value: Value, weight: Value | None = None, *, valid: Any = None) -> None:
+    def update(self, value: Value, weight: Value | None = None, *, valid: Valid = None) -> None:
         if valid is not None:
             return self._update_valid(valid, (value, 1.0 if weight is None else weight))
         if weight is None and not torch.compiler.is_compiling():
@@ -89,11 +93,13 @@ class SumMetric(BaseAggregator):
     tensor(6.)
     """
 
-    def __init__(self, nan_strategy: str | float = "warn", **kwargs: Any) -> None:
+    declined = {"weighted": "multiply the values by their weights"}
+
+    def __init__(self, nan_strategy: str | float = "warn", **kwargs: Unpack[FormulaOptions]) -> None:
         super().__init__(Average(nan_strategy_of(nan_strategy, type(self).__name__)), nan_strategy, **kwargs)
 
     @feeds
-    def update(self, value: Value, *, valid: Any = None) -> None:
+    def update(self, value: Value, *, valid: Valid = None) -> None:
         self._add(value, valid=valid)
 
     def value(self, totals: Any) -> Tensor:
@@ -115,11 +121,11 @@ class MaxMetric(BaseAggregator):
 
     full_state_update = True
 
-    def __init__(self, nan_strategy: str | float = "warn", **kwargs: Any) -> None:
+    def __init__(self, nan_strategy: str | float = "warn", **kwargs: Unpack[FormulaOptions]) -> None:
         super().__init__(Extreme(True, nan_strategy_of(nan_strategy, type(self).__name__)), nan_strategy, **kwargs)
 
     @feeds
-    def update(self, value: Value, *, valid: Any = None) -> None:
+    def update(self, value: Value, *, valid: Valid = None) -> None:
         self._add(value, valid=valid)
 
     def value(self, totals: Any) -> Tensor:
@@ -141,11 +147,11 @@ class MinMetric(BaseAggregator):
 
     full_state_update = True
 
-    def __init__(self, nan_strategy: str | float = "warn", **kwargs: Any) -> None:
+    def __init__(self, nan_strategy: str | float = "warn", **kwargs: Unpack[FormulaOptions]) -> None:
         super().__init__(Extreme(False, nan_strategy_of(nan_strategy, type(self).__name__)), nan_strategy, **kwargs)
 
     @feeds
-    def update(self, value: Value, *, valid: Any = None) -> None:
+    def update(self, value: Value, *, valid: Valid = None) -> None:
         self._add(value, valid=valid)
 
     def value(self, totals: Any) -> Tensor:
@@ -166,11 +172,11 @@ class CatMetric(BaseAggregator):
     tensor([1., 2., 3.])
     """
 
-    def __init__(self, nan_strategy: str | float = "warn", **kwargs: Any) -> None:
+    def __init__(self, nan_strategy: str | float = "warn", **kwargs: Unpack[FormulaOptions]) -> None:
         super().__init__(NumberSamples(nan_strategy_of(nan_strategy, type(self).__name__)), nan_strategy, **kwargs)
 
     @feeds
-    def update(self, value: Value, *, valid: Any = None) -> None:
+    def update(self, value: Value, *, valid: Valid = None) -> None:
         self._add(value, valid=valid)
 
     def value(self, pieces: list[Tensor]) -> Tensor:

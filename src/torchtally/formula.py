@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,8 +21,10 @@ from .refusal import refused
 from .statistic import loose, map_tensors
 from .together import Read, described, gathered_by, part_of_all
 
+Update = TypeVar("Update", bound=Callable[..., None])
 
-def feeds(update: Callable[..., None]) -> Callable[..., None]:
+
+def feeds(update: Update) -> Update:
     """Marks an `update` that only feeds its arguments to the statistics, so that a collection may do that in its place.
 
     It takes `valid=`, too: how many rows of the batch count, or a mask of them; the rest is padding.

@@ -16,6 +16,7 @@ from .guard import guarded
 from .ledger import Key, Ledger
 from .metric import Metric
 from .named_slots import agree, fill, places_of, states_of
+from .options import OPTIONS
 from .refusal import refused
 from .saving import opened, saves_all
 from .statistic import Statistic, map_tensors
@@ -322,8 +323,8 @@ class Holder(Metric):
     def _options(self) -> list[tuple[str, Any]]:
         """Constructor arguments worth showing: those that differ from their defaults."""
         shown = []
-        for name, p in inspect.signature(type(self).__init__).parameters.items():
-            if name in self.__dict__ and p.kind is not p.VAR_KEYWORD:
+        for name, p in inspect.signature(type(self)).parameters.items():
+            if name in self.__dict__ and name not in OPTIONS and p.kind is not p.VAR_KEYWORD:
                 value = self.__dict__[name]
                 if p.default is p.empty or (value is not p.default and value != p.default):
                     shown.append((name, value))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from .faults import Fault
 from .fetching import fetch_alone, leaves_named, over_ranks
 from .guard import guarded
 from .intervals import Intervals, NoInterval
-from .options import options_of
+from .options import Constructor, MetricOptions, Unpack, options_of
 from .pending import Pending
 from .saving import asked_alone, opened, saving_all
 from .scripting import Unscripted
@@ -54,6 +54,9 @@ class Metric(Unscripted, States):
     _forward_cache: Any
     spread: bool = False
     """Whether a collection puts this metric's name before the names inside its value, whatever the others are called."""
+    declined: ClassVar[dict[str, str]] = {}
+    """Options that people may expect, and why they are none of this metric's."""
+    __signature__ = Constructor()
     _untaken: tuple[str, ...] = ()
     """Parameters of `update` that the metric, made as it is, has no use for."""
     _depth: int  # 1 while an update or compute runs, which may call that of a parent class
@@ -72,10 +75,10 @@ class Metric(Unscripted, States):
                 if name in cls.__dict__:
                     setattr(cls, name, wrap(cls.__dict__[name]))
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[MetricOptions]) -> None:
         super().__init__()
         self.__dict__.update(  # nn.Module.__setattr__ costs a microsecond and has nothing to do here
-            options_of(type(self).__name__, kwargs),
+            options_of(type(self), kwargs),
             _forward_cache=None,
             _depth=0,
             _grad=False,
@@ -383,6 +386,9 @@ class Metric(Unscripted, States):
         unknown = [p for p in entries if p not in takes and takes != ("*",)]
         if unknown:
             raise ValueError(f"{type(self).__name__}.update takes {list(takes)}, not {unknown}.")
+        for entry, name in entries.items():
+            if not isinstance(name, str):
+                raise ValueError(f"{type(self).__name__}.bind: {entry} is {name!r}; expected the name of an entry of the batch.")
         self.__dict__["_entries"] = {**self._entries, **entries}
         return self
 

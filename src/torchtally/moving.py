@@ -12,8 +12,10 @@ from torch import Tensor
 from .aggregation import BaseAggregator, Value
 from .formula import feeds
 from .ledger import Ledger, combine
+from .options import FormulaOptions, Unpack
 from .statistic import Number, Piece, Slot, Slots, Statistic
 from .statistics.averages import Weighed, nan_strategy_of
+from .valid import Valid
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ class ExponentialMovingAverage(BaseAggregator):
     """
 
     entries = ("value", "weight")
+    declined = {"weighted": "update takes a weight as it is"}
     shares = False
 
     def __init__(
@@ -110,7 +113,7 @@ class ExponentialMovingAverage(BaseAggregator):
         span: float | None = None,
         bias_correction: bool = True,
         nan_strategy: str | float = "warn",
-        **kwargs: Any,
+        **kwargs: Unpack[FormulaOptions],
     ) -> None:
         name = type(self).__name__
         given = {n: x for n, x in (("decay", decay), ("halflife", halflife), ("span", span)) if x is not None}
@@ -127,7 +130,7 @@ class ExponentialMovingAverage(BaseAggregator):
         self.decay, self.halflife, self.span, self.bias_correction = decay, halflife, span, bias_correction
 
     @feeds
-    def update(self, value: Value, weight: Value | None = None, *, valid: Any = None) -> None:
+    def update(self, value: Value, weight: Value | None = None, *, valid: Valid = None) -> None:
         if self.ledger.unseen:  # whose turn is before
             self.ledger.fold()
         self._add(value, 1.0 if weight is None else weight, valid=valid)

@@ -1,8 +1,19 @@
-"""The keyword options that every metric takes."""
+"""Options that constructors pass on by name: what they are to type checkers, to `inspect.signature` and `help`, and who takes which."""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+if sys.version_info >= (3, 11):
+    from typing import TypedDict
+    from typing import Unpack as Unpack  # metrics take it from here
+else:
+    from typing_extensions import TypedDict
+    from typing_extensions import Unpack as Unpack
 
 OPTIONS = {
     "sync_on_compute": True,
@@ -16,11 +27,54 @@ OPTIONS = {
 }
 
 
-def options_of(name: str, given: dict[str, Any]) -> dict[str, Any]:
+class MetricOptions(TypedDict, total=False):
+    """Of every metric."""
+
+    sync_on_compute: bool
+    dist_sync_on_step: bool
+    process_group: Any
+    dist_sync_fn: Callable[..., Any] | None
+    distributed_available_fn: Callable[[], bool] | None
+    compute_with_cache: bool
+    compute_on_cpu: bool
+    timeout: float | None
+
+
+class FormulaOptions(MetricOptions, total=False):
+    """Of built-in metrics."""
+
+    validate_args: bool
+
+
+class PairOptions(FormulaOptions, total=False):
+    """Of metrics of predicted numbers."""
+
+    weighted: bool
+
+
+class WeighableOptions(MetricOptions, total=False):
+    """Of metrics that take sample weights where they are made to, and have `validate_args` among their parameters."""
+
+    weighted: bool
+
+
+class NamedOptions(WeighableOptions, total=False):
+    """Of metrics whose classes may have names."""
+
+    labels: Sequence[str] | None
+
+
+class RateOptions(NamedOptions, total=False):
+    """Of rates of classes, some of which may never occur."""
+
+    absent: Literal["skip", "keep", "zero", "nan"] | None
+
+
+def options_of(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """All options of a metric: those given, checked, and the defaults of the others."""
-    unknown = sorted(set(given) - set(OPTIONS))
-    if unknown:
-        raise ValueError(f"{name}: unexpected keyword arguments {unknown}; expected any of {sorted(OPTIONS)}.")
+    name = cls.__name__
+    if not given.keys() <= OPTIONS.keys():
+        raise unknown_options(cls, [option for option in given if option not in OPTIONS])
     for option in ("sync_on_compute", "dist_sync_on_step", "compute_with_cache", "compute_on_cpu"):
         if not isinstance(given.get(option, False), bool):
             raise ValueError(f"{name}: {option} is {given[option]!r}; expected True or False.")
@@ -30,3 +84,64 @@ def options_of(name: str, given: dict[str, Any]) -> dict[str, Any]:
     if (limit := given.get("timeout")) is not None and not (isinstance(limit, int | float) and limit > 0):
         raise ValueError(f"{name}: timeout is {limit!r}; expected a number of seconds, or None.")
     return {**OPTIONS, **given}
+
+
+def unknown_options(cls: Any, options: list[str]) -> ValueError:
+    """What is wrong with options that a class does not take."""
+    why = next((f"{option} is no option: {cls.declined[option]}" for option in options if option in cls.declined), None)
+    if why is not None:
+        return ValueError(f"{cls.__name__}: {why}.")
+    known = [p.name for p in inspect.signature(cls).parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    return ValueError(f"{cls.__name__}: unexpected keyword arguments {sorted(options)}; {expected(options, {*known, *OPTIONS})}.")
+
+
+def expected(given: Iterable[str], known: Iterable[str]) -> str:
+    """What could have been meant by names that are unknown, and what there is."""
+    from difflib import get_close_matches
+
+    names = sorted(known)
+    meant = [repr(match) for name in given for match in get_close_matches(name, names, 1)]
+    question = f"did you mean {' and '.join(meant)}? E" if meant else "e"
+    return f"{question}xpected any of {names}"
+
+
+class Constructor:
+    """`__signature__` of classes of metrics, in which what their constructors pass on has names; of a metric, what it is called with."""
+
+    def __get__(self, metric: Any, cls: type) -> inspect.Signature:
+        if metric is not None:
+            return inspect.signature(metric.update)
+        of = next(base for base in cls.__mro__ if "__init__" in vars(base))
+        if of.__module__.partition(".")[0] != __name__.partition(".")[0]:
+            raise AttributeError("__signature__")  # inspect tells more of what users write
+        return constructor_of(cls)
+
+
+@functools.cache
+def constructor_of(cls: Any) -> inspect.Signature:
+    """The parameters of a class of metrics, those that its constructor passes on to its bases by name."""
+    makers = [base for base in cls.__mro__ if "__init__" in vars(base)]
+    found: dict[str, inspect.Parameter] = {}
+    for base in makers:
+        named, passes_on = _own(base)
+        found |= {p.name: p for p in named if p.name not in found and (base is makers[0] or p.kind is p.KEYWORD_ONLY)}
+        if not passes_on:
+            break
+    if _own(makers[0])[1]:
+        found |= {p.name: p for p in _common() if p.name not in found}
+    return inspect.Signature(sorted(found.values(), key=lambda p: (p.kind, p.name in OPTIONS)))
+
+
+@functools.cache
+def _own(base: Any) -> tuple[list[inspect.Parameter], bool]:
+    """What the constructor of a class itself names, and whether it passes more on."""
+    own = list(inspect.signature(vars(base)["__init__"]).parameters.values())[1:]
+    named = [p for p in own if p.kind is not p.VAR_KEYWORD]
+    return named, len(named) < len(own)
+
+
+@functools.cache
+def _common() -> list[inspect.Parameter]:
+    """The options of every metric as parameters."""
+    types = {name: getattr(x, "__forward_arg__", x) for name, x in MetricOptions.__annotations__.items()}
+    return [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=x, annotation=types[n]) for n, x in OPTIONS.items()]

@@ -16,6 +16,7 @@ import torch
 from .formula import Formula
 from .guard import guarded
 from .ledger import Ledger
+from .options import FormulaOptions, Unpack
 from .statistic import Number, Slot, Slots, Statistic
 
 PER_OCTAVE = 32
@@ -145,15 +146,21 @@ class Throughput(Formula):
         warmup: int = 0,
         events: bool = False,
         clock: Callable[[], float] | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[FormulaOptions],
     ) -> None:
         with torch.device("cpu"):
             super().__init__(Paces(), **kwargs)
         for name, x in (("flops_per_sample", flops_per_sample), ("flops_per_token", flops_per_token)):
             if x is not None and not (isinstance(x, int | float) and x >= 0):
                 raise ValueError(f"Throughput: {name} is {x!r}; expected a number of operations, or None.")
-        if not isinstance(warmup, int) or warmup < 0:
+        if not isinstance(warmup, int) or isinstance(warmup, bool) or warmup < 0:
             raise ValueError(f"Throughput: warmup is {warmup!r}; expected a number of steps.")
+        if not isinstance(events, bool):
+            raise ValueError(f"Throughput: events is {events!r}; expected True or False.")
+        if clock is not None and not callable(clock):
+            raise ValueError(f"Throughput: clock is {clock!r}; expected a function that gives seconds, or None.")
+        if not isinstance(dtype, str):
+            raise ValueError(f"Throughput: dtype is {dtype!r}; expected the name of one, such as 'bfloat16'.")
         if events and clock is not None:
             raise ValueError("Throughput: events=True and a clock are both given; expected one of them.")
         self.flops_per_sample, self.flops_per_token, self.peak_flops = flops_per_sample, flops_per_token, peak_flops

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from .transfer import to_host
+
+Valid = int | Sequence[bool] | np.ndarray | Tensor | None
+"""How many rows of a batch count, or a mask of those that do; None: all."""
 
 
 class Unseen:

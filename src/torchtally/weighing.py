@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .formula import Formula, feeds
 from .statistic import Statistic
+from .valid import Valid
 
 
 class Weighable(Formula):
@@ -18,9 +19,6 @@ class Weighable(Formula):
     FaultError; those of ignored elements do not matter. Whether there are weights is said once and not by a batch, since sums take
     float64 where counts are whole numbers.
     """
-
-    keywords: tuple[str, ...] = ("weighted",)
-    """Options that all constructors pass on."""
 
     weighted: bool
     _untaken: tuple[str, ...] = ("weight",)
@@ -43,18 +41,18 @@ class Weighable(Formula):
         return None
 
     @feeds
-    def update(self, preds: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
+    def update(self, preds: Tensor, target: Tensor, weight: Tensor | None = None, *, valid: Valid = None) -> None:
         if weight is None:
-            self._add(preds, target)
+            self._add(preds, target, valid=valid)
         else:
-            self._weigh(weight, preds, target)
+            self._weigh(weight, preds, target, valid=valid)
 
-    def _weigh(self, weight: Tensor | None, *batch: Any) -> None:
+    def _weigh(self, weight: Tensor | None, *batch: Any, valid: Valid = None) -> None:
         """Add a batch and its weights, if there are any."""
         if weight is None:
-            self._add(*batch)
+            self._add(*batch, valid=valid)
         elif self.weighted:
-            self._add(*batch, weight)
+            self._add(*batch, weight, valid=valid)
         else:
             raise self._unasked()
 
@@ -69,6 +67,3 @@ class Weighable(Formula):
             raise self._unasked()
         return super()._batch_of(positional, given)
 
-    def _options(self) -> list[tuple[str, Any]]:
-        usual = {"weighted": False, "labels": None, "absent": getattr(self, "usual_absent", None)}
-        return [*super()._options(), *((n, x) for n in self.keywords if (x := self.__dict__[n]) != usual[n])]

@@ -7,11 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..options import Unpack, WeighableOptions
 from ..statistics.class_counts import ClassCounts, Counts, Labels
 from ..statistics.confusion import Confusion
 from ..statistics.decisions import Decisions, LabelCounts
 from ..weighing import Weighable
-from .options import ClassificationTask, checked
+from .options import checked
+from .tasks import ClassificationTask, Task, TwoTasks, chooses
 
 
 class AgreementFormula(Weighable):
@@ -46,7 +48,7 @@ class BinaryMatthewsCorrCoef(AgreementFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[WeighableOptions],
     ) -> None:
         checked(self, threshold=threshold, ignore_index=ignore_index, from_logits=from_logits)
         super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, logits=from_logits)), validate_args=validate_args, **kwargs)
@@ -66,7 +68,7 @@ class MulticlassMatthewsCorrCoef(AgreementFormula):
     tensor(0.7000)
     """
 
-    def __init__(self, num_classes: int, ignore_index: int | None = None, validate_args: bool = True, **kwargs: Any) -> None:
+    def __init__(self, num_classes: int, ignore_index: int | None = None, validate_args: bool = True, **kwargs: Unpack[WeighableOptions]) -> None:
         checked(self, num_classes=num_classes, ignore_index=ignore_index)
         super().__init__(ClassCounts(Labels(num_classes, ignore_index)), validate_args=validate_args, **kwargs)
 
@@ -94,7 +96,7 @@ class MultilabelMatthewsCorrCoef(AgreementFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[WeighableOptions],
     ) -> None:
         checked(self, num_labels=num_labels, threshold=threshold, ignore_index=ignore_index, from_logits=from_logits)
         super().__init__(
@@ -114,11 +116,20 @@ class MatthewsCorrCoef(ClassificationTask):
     """
 
     tasks = {"binary": BinaryMatthewsCorrCoef, "multiclass": MulticlassMatthewsCorrCoef, "multilabel": MultilabelMatthewsCorrCoef}
-    defaults = {}
 
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("threshold", "num_classes", "num_labels", "ignore_index", "validate_args")
+    @chooses
+    def __new__(
+        cls,
+        task: Task,
+        threshold: float = 0.5,
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        *,
+        from_logits: bool | None = None,
+        **options: Unpack[WeighableOptions],
+    ) -> Any: ...
 
 
 def kappa(hit: Tensor, predicted: Tensor, actual: Tensor, negative: Tensor) -> Tensor:
@@ -153,7 +164,7 @@ class BinaryCohenKappa(AgreementFormula):
         weights: str | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[WeighableOptions],
     ) -> None:
         checked(self, threshold=threshold, ignore_index=ignore_index, weights=weights, from_logits=from_logits)
         super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, logits=from_logits)), validate_args=validate_args, **kwargs)
@@ -185,7 +196,7 @@ class MulticlassCohenKappa(AgreementFormula):
         ignore_index: int | None = None,
         weights: str | None = None,
         validate_args: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[WeighableOptions],
     ) -> None:
         checked(self, num_classes=num_classes, ignore_index=ignore_index, weights=weights)
         labels = Labels(num_classes, ignore_index)
@@ -207,8 +218,17 @@ class CohenKappa(ClassificationTask):
     """
 
     tasks = {"binary": BinaryCohenKappa, "multiclass": MulticlassCohenKappa}
-    defaults = {}
 
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("threshold", "num_classes", "weights", "ignore_index", "validate_args")
+    @chooses
+    def __new__(
+        cls,
+        task: TwoTasks,
+        threshold: float = 0.5,
+        num_classes: int | None = None,
+        weights: str | None = None,
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        *,
+        from_logits: bool | None = None,
+        **options: Unpack[WeighableOptions],
+    ) -> Any: ...

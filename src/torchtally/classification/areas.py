@@ -7,9 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..options import NamedOptions, Unpack
 from ..statistics.curves import Curve
 from .curve_formula import AnyCurves, BinaryCurve, CurveFormula, Thresholds, refuse_micro
-from .options import ClassificationTask, checked
+from .options import checked
+from .tasks import ClassificationTask, Task, chooses
 
 
 class AreaFormula(CurveFormula):
@@ -43,7 +45,7 @@ class MulticlassArea(AreaFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         checked(self, num_classes=num_classes, average=average, ignore_index=ignore_index, from_logits=from_logits)
         refuse_micro(self, average)
@@ -62,7 +64,7 @@ class MultilabelArea(AreaFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         checked(self, num_labels=num_labels, average=average, ignore_index=ignore_index, from_logits=from_logits)
         self.columns = num_labels
@@ -135,7 +137,7 @@ class BinaryAUROC(AUROCFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         checked(self, max_fpr=max_fpr, ignore_index=ignore_index, from_logits=from_logits)
         self._start(thresholds, False, validate_args, **kwargs)
@@ -174,11 +176,22 @@ class AUROC(ClassificationTask):
     """
 
     tasks = {"binary": BinaryAUROC, "multiclass": MulticlassAUROC, "multilabel": MultilabelAUROC}
-    defaults = {"average": "macro"}
 
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("thresholds", "num_classes", "num_labels", "average", "max_fpr", "ignore_index", "validate_args")
+    @chooses
+    def __new__(
+        cls,
+        task: Task,
+        thresholds: Thresholds = None,
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        average: str | None = "macro",
+        max_fpr: float | None = None,
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        *,
+        from_logits: bool | None = None,
+        **options: Unpack[NamedOptions],
+    ) -> Any: ...
 
 
 class AveragePrecisionFormula(AreaFormula):
@@ -234,8 +247,18 @@ class AveragePrecision(ClassificationTask):
     """
 
     tasks = {"binary": BinaryAveragePrecision, "multiclass": MulticlassAveragePrecision, "multilabel": MultilabelAveragePrecision}
-    defaults = {"average": "macro"}
 
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("thresholds", "num_classes", "num_labels", "average", "ignore_index", "validate_args")
+    @chooses
+    def __new__(
+        cls,
+        task: Task,
+        thresholds: Thresholds = None,
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        average: str | None = "macro",
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        *,
+        from_logits: bool | None = None,
+        **options: Unpack[NamedOptions],
+    ) -> Any: ...

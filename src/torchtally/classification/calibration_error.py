@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..options import Unpack, WeighableOptions
 from ..statistics.calibration import CalibrationBins
 from ..statistics.curves import Scores
 from ..weighing import Weighable
-from .options import ClassificationTask, checked
+from .options import checked
+from .tasks import ClassificationTask, TwoTasks, chooses
 
 
 class CalibrationFormula(Weighable):
@@ -71,7 +73,7 @@ class BinaryCalibrationError(CalibrationFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[WeighableOptions],
     ) -> None:
         checked(self, n_bins=n_bins, norm=norm, ignore_index=ignore_index, from_logits=from_logits)
         scores = Scores(ignore=ignore_index, probabilities=True, logits=from_logits)
@@ -97,7 +99,7 @@ class MulticlassCalibrationError(CalibrationFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[WeighableOptions],
     ) -> None:
         checked(self, num_classes=num_classes, n_bins=n_bins, norm=norm, ignore_index=ignore_index, from_logits=from_logits)
         scores = Scores(num_classes, ignore_index, exclusive=True, probabilities=True, logits=from_logits)
@@ -113,8 +115,17 @@ class CalibrationError(ClassificationTask):
     """
 
     tasks = {"binary": BinaryCalibrationError, "multiclass": MulticlassCalibrationError}
-    defaults = {}
 
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("n_bins", "norm", "num_classes", "ignore_index", "validate_args")
+    @chooses
+    def __new__(
+        cls,
+        task: TwoTasks,
+        n_bins: int = 15,
+        norm: str = "l1",
+        num_classes: int | None = None,
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        *,
+        from_logits: bool | None = None,
+        **options: Unpack[WeighableOptions],
+    ) -> Any: ...

@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..options import NamedOptions, Unpack
 from ..statistics.class_counts import Counts, Labels
 from ..statistics.confusion import Confusion
 from ..statistics.decisions import Decisions, LabelCounts
 from .naming import Named
-from .options import ClassificationTask, checked
+from .options import checked
+from .tasks import ClassificationTask, Task, chooses
 
 
 class ConfusionFormula(Named):
@@ -84,7 +86,7 @@ class BinaryConfusionMatrix(ConfusionFormula):
         normalize: str | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         checked(self, threshold=threshold, ignore_index=ignore_index, normalize=normalize, from_logits=from_logits)
         super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, logits=from_logits)), validate_args=validate_args, **kwargs)
@@ -112,7 +114,7 @@ class MulticlassConfusionMatrix(ConfusionFormula):
         ignore_index: int | None = None,
         normalize: str | None = None,
         validate_args: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         checked(self, num_classes=num_classes, ignore_index=ignore_index, normalize=normalize)
         super().__init__(Confusion(Labels(num_classes, ignore_index)), validate_args=validate_args, **kwargs)
@@ -140,7 +142,7 @@ class MultilabelConfusionMatrix(ConfusionFormula):
         normalize: str | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         checked(self, num_labels=num_labels, threshold=threshold, ignore_index=ignore_index, normalize=normalize, from_logits=from_logits)
         super().__init__(
@@ -161,8 +163,18 @@ class ConfusionMatrix(ClassificationTask):
     """
 
     tasks = {"binary": BinaryConfusionMatrix, "multiclass": MulticlassConfusionMatrix, "multilabel": MultilabelConfusionMatrix}
-    defaults = {}
 
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("threshold", "num_classes", "num_labels", "normalize", "ignore_index", "validate_args")
+    @chooses
+    def __new__(
+        cls,
+        task: Task,
+        threshold: float = 0.5,
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        normalize: str | None = None,
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        *,
+        from_logits: bool | None = None,
+        **options: Unpack[NamedOptions],
+    ) -> Any: ...

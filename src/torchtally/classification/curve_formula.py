@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ..options import NamedOptions, Unpack
 from ..pending import Unfinished
 from ..statistic import Statistic, host_visible
 from ..statistics import auto_curves
@@ -105,7 +106,7 @@ class BinaryCurve(CurveFormula):
         validate_args: bool = True,
         normalization: str | None = "sigmoid",
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         checked(self, ignore_index=ignore_index, normalization=normalization, from_logits=from_logits)
         self._start(thresholds, False, validate_args, **kwargs)
@@ -122,7 +123,7 @@ class MulticlassCurve(CurveFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         checked(self, num_classes=num_classes, ignore_index=ignore_index, from_logits=from_logits)
         if average not in ("micro", "macro", None):
@@ -142,7 +143,7 @@ class MultilabelCurve(CurveFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         checked(self, num_labels=num_labels, ignore_index=ignore_index, from_logits=from_logits)
         self.columns = num_labels

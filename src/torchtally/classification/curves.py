@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .curve_formula import BinaryCurve, Drawn, DrawnFormula, MulticlassCurve, MultilabelCurve, Points
-from .options import ClassificationTask
+from ..options import NamedOptions, Unpack
+from .curve_formula import BinaryCurve, Drawn, DrawnFormula, MulticlassCurve, MultilabelCurve, Points, Thresholds
 from .pictures import PrecisionRecallPlot, ROCPlot
+from .tasks import ClassificationTask, Task, chooses
 
 _ORDER = ("thresholds", "num_classes", "num_labels", "ignore_index", "validate_args")
 
@@ -133,11 +136,22 @@ class ROC(ClassificationTask):
     """
 
     tasks = {"binary": BinaryROC, "multiclass": MulticlassROC, "multilabel": MultilabelROC}
-    defaults = {}
 
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return _ORDER
+    @chooses
+    def __new__(
+        cls,
+        task: Task,
+        thresholds: Thresholds = None,
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        *,
+        average: str | None = None,
+        normalization: str | None = "sigmoid",
+        from_logits: bool | None = None,
+        **options: Unpack[NamedOptions],
+    ) -> Any: ...
 
 
 class PrecisionRecallFormula(DrawnFormula):
@@ -213,8 +227,19 @@ class PrecisionRecallCurve(ClassificationTask):
         "multiclass": MulticlassPrecisionRecallCurve,
         "multilabel": MultilabelPrecisionRecallCurve,
     }
-    defaults = {}
 
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return _ORDER
+    @chooses
+    def __new__(
+        cls,
+        task: Task,
+        thresholds: Thresholds = None,
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        *,
+        average: str | None = None,
+        normalization: str | None = "sigmoid",
+        from_logits: bool | None = None,
+        **options: Unpack[NamedOptions],
+    ) -> Any: ...

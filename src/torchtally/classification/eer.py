@@ -6,9 +6,10 @@ from typing import Any
 
 from torch import Tensor
 
-from .curve_formula import AnyCurves, BinaryCurve, CurveFormula, MulticlassCurve, MultilabelCurve, Points
+from ..options import NamedOptions, Unpack
+from .curve_formula import AnyCurves, BinaryCurve, CurveFormula, MulticlassCurve, MultilabelCurve, Points, Thresholds
 from .curves import averaged_roc
-from .options import ClassificationTask
+from .tasks import ClassificationTask, Task, chooses
 
 
 class EERFormula(CurveFormula):
@@ -80,8 +81,19 @@ class EER(ClassificationTask):
     """
 
     tasks = {"binary": BinaryEER, "multiclass": MulticlassEER, "multilabel": MultilabelEER}
-    defaults = {}
 
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("thresholds", "num_classes", "num_labels", "average", "ignore_index", "validate_args")
+    @chooses
+    def __new__(
+        cls,
+        task: Task,
+        thresholds: Thresholds = None,
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        average: str | None = None,
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        *,
+        normalization: str | None = "sigmoid",
+        from_logits: bool | None = None,
+        **options: Unpack[NamedOptions],
+    ) -> Any: ...

@@ -6,11 +6,13 @@ from typing import Any
 
 from torch import Tensor
 
+from ..options import Unpack, WeighableOptions
 from ..statistics.whole_rows import DecisionRows, LabelRows, WholeRows
 from ..weighing import Weighable
 from .intervals import Proportion
-from .options import ClassificationTask, checked
+from .options import checked
 from .stat_scores import rated
+from .tasks import ClassificationTask, Task, chooses
 
 
 class ExactMatchFormula(Proportion, Weighable):
@@ -45,7 +47,7 @@ class MulticlassExactMatch(ExactMatchFormula):
         multidim_average: str = "global",
         ignore_index: int | None = None,
         validate_args: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[WeighableOptions],
     ) -> None:
         checked(self, num_classes=num_classes, multidim_average=multidim_average, ignore_index=ignore_index)
         rows = LabelRows(num_classes, ignore_index, per_sample=True)
@@ -75,7 +77,7 @@ class MultilabelExactMatch(ExactMatchFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[WeighableOptions],
     ) -> None:
         checked(
             self,
@@ -98,8 +100,18 @@ class ExactMatch(ClassificationTask):
     """
 
     tasks = {"multiclass": MulticlassExactMatch, "multilabel": MultilabelExactMatch}
-    defaults = {}
 
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("threshold", "num_classes", "num_labels", "multidim_average", "ignore_index", "validate_args")
+    @chooses
+    def __new__(
+        cls,
+        task: Task,
+        threshold: float = 0.5,
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        multidim_average: str = "global",
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        *,
+        from_logits: bool | None = None,
+        **options: Unpack[WeighableOptions],
+    ) -> Any: ...

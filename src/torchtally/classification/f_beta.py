@@ -6,9 +6,11 @@ from typing import Any
 
 from torch import Tensor
 
+from ..options import RateOptions, Unpack
 from ..statistics.class_counts import Counts
-from .options import ClassificationTask, checked
+from .options import checked
 from .stat_scores import BinaryRate, MulticlassRate, MultilabelRate, RateMetric
+from .tasks import ClassificationTask, Task, chooses
 
 
 class FBetaFormula(RateMetric):
@@ -54,7 +56,7 @@ class BinaryFBetaScore(FBetaFormula, BinaryRate):
         validate_args: bool = True,
         zero_division: float = 0.0,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RateOptions],
     ) -> None:
         super().__init__(beta, threshold, multidim_average, ignore_index, validate_args, zero_division, from_logits, **kwargs)
 
@@ -80,7 +82,7 @@ class MulticlassFBetaScore(FBetaFormula, MulticlassRate):
         ignore_index: int | None = None,
         validate_args: bool = True,
         zero_division: float = 0.0,
-        **kwargs: Any,
+        **kwargs: Unpack[RateOptions],
     ) -> None:
         super().__init__(beta, num_classes, top_k, average, multidim_average, ignore_index, validate_args, zero_division, **kwargs)
 
@@ -107,7 +109,7 @@ class MultilabelFBetaScore(FBetaFormula, MultilabelRate):
         validate_args: bool = True,
         zero_division: float = 0.0,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RateOptions],
     ) -> None:
         super().__init__(
             beta, num_labels, threshold, average, multidim_average, ignore_index, validate_args, zero_division, from_logits, **kwargs
@@ -123,11 +125,25 @@ class FBetaScore(ClassificationTask):
     """
 
     tasks = {"binary": BinaryFBetaScore, "multiclass": MulticlassFBetaScore, "multilabel": MultilabelFBetaScore}
-    defaults = {"beta": 1.0, "average": "micro"}
 
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("beta", *cls._ALL)
+    @chooses
+    def __new__(
+        cls,
+        task: Task,
+        beta: float = 1.0,
+        threshold: float = 0.5,
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        average: str | None = "micro",
+        multidim_average: str = "global",
+        top_k: int = 1,
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        zero_division: float = 0.0,
+        *,
+        from_logits: bool | None = None,
+        **options: Unpack[RateOptions],
+    ) -> Any: ...
 
 
 class BinaryF1Score(F1Formula, BinaryRate):
@@ -148,7 +164,7 @@ class BinaryF1Score(F1Formula, BinaryRate):
         validate_args: bool = True,
         zero_division: float = 0.0,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RateOptions],
     ) -> None:
         super().__init__(threshold, multidim_average, ignore_index, validate_args, zero_division, from_logits, **kwargs)
 
@@ -173,7 +189,7 @@ class MulticlassF1Score(F1Formula, MulticlassRate):
         ignore_index: int | None = None,
         validate_args: bool = True,
         zero_division: float = 0.0,
-        **kwargs: Any,
+        **kwargs: Unpack[RateOptions],
     ) -> None:
         super().__init__(num_classes, top_k, average, multidim_average, ignore_index, validate_args, zero_division, **kwargs)
 
@@ -199,7 +215,7 @@ class MultilabelF1Score(F1Formula, MultilabelRate):
         validate_args: bool = True,
         zero_division: float = 0.0,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RateOptions],
     ) -> None:
         super().__init__(
             num_labels, threshold, average, multidim_average, ignore_index, validate_args, zero_division, from_logits, **kwargs
@@ -215,3 +231,21 @@ class F1Score(ClassificationTask):
     """
 
     tasks = {"binary": BinaryF1Score, "multiclass": MulticlassF1Score, "multilabel": MultilabelF1Score}
+
+    @chooses
+    def __new__(
+        cls,
+        task: Task,
+        threshold: float = 0.5,
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        average: str | None = "micro",
+        multidim_average: str = "global",
+        top_k: int = 1,
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        zero_division: float = 0.0,
+        *,
+        from_logits: bool | None = None,
+        **options: Unpack[RateOptions],
+    ) -> Any: ...

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..options import NamedOptions, Unpack
 from .curve_formula import Thresholds
 from .operating_points import PrecisionAtRecall, RecallAtPrecision
-from .options import ClassificationTask
+from .tasks import ClassificationTask, Task, chooses
 
 
 class BinaryPrecisionAtFixedRecall(PrecisionAtRecall):
@@ -28,7 +29,7 @@ class BinaryPrecisionAtFixedRecall(PrecisionAtRecall):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         self._begin(None, None, min_recall, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
@@ -52,7 +53,7 @@ class MulticlassPrecisionAtFixedRecall(PrecisionAtRecall):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         self._begin(num_classes, True, min_recall, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
@@ -76,7 +77,7 @@ class MultilabelPrecisionAtFixedRecall(PrecisionAtRecall):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         self._begin(num_labels, False, min_recall, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
@@ -94,11 +95,21 @@ class PrecisionAtFixedRecall(ClassificationTask):
         "multiclass": MulticlassPrecisionAtFixedRecall,
         "multilabel": MultilabelPrecisionAtFixedRecall,
     }
-    defaults = {}
 
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("min_recall", "thresholds", "num_classes", "num_labels", "ignore_index", "validate_args")
+    @chooses
+    def __new__(
+        cls,
+        task: Task,
+        min_recall: float,
+        thresholds: Thresholds = None,
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        *,
+        from_logits: bool | None = None,
+        **options: Unpack[NamedOptions],
+    ) -> Any: ...
 
 
 class BinaryRecallAtFixedPrecision(RecallAtPrecision):
@@ -120,7 +131,7 @@ class BinaryRecallAtFixedPrecision(RecallAtPrecision):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         self._begin(None, None, min_precision, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
@@ -144,7 +155,7 @@ class MulticlassRecallAtFixedPrecision(RecallAtPrecision):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         self._begin(num_classes, True, min_precision, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
@@ -168,7 +179,7 @@ class MultilabelRecallAtFixedPrecision(RecallAtPrecision):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         self._begin(num_labels, False, min_precision, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
@@ -186,8 +197,18 @@ class RecallAtFixedPrecision(ClassificationTask):
         "multiclass": MulticlassRecallAtFixedPrecision,
         "multilabel": MultilabelRecallAtFixedPrecision,
     }
-    defaults = {}
 
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("min_precision", "thresholds", "num_classes", "num_labels", "ignore_index", "validate_args")
+    @chooses
+    def __new__(
+        cls,
+        task: Task,
+        min_precision: float,
+        thresholds: Thresholds = None,
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        *,
+        from_logits: bool | None = None,
+        **options: Unpack[NamedOptions],
+    ) -> Any: ...

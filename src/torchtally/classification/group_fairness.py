@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from ..formula import feeds
+from ..options import Unpack, WeighableOptions
 from ..statistics.class_counts import Counts
 from ..statistics.groups import GroupCounts, GroupDecisions
+from ..valid import Valid
 from ..weighing import Weighable
 from .options import checked
 
@@ -50,7 +52,7 @@ class BinaryGroupStatRates(GroupFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[WeighableOptions],
     ) -> None:
         checked(self, num_groups=num_groups, threshold=threshold, ignore_index=ignore_index, from_logits=from_logits)
         self._start(validate_args, **kwargs)
@@ -64,8 +66,10 @@ class BinaryGroupStatRates(GroupFormula):
         return plot_counts(rows, ax, labels=labels or list(rates), name=type(self).__name__, label="share of the group")
 
     @feeds
-    def update(self, preds: Tensor, target: Tensor, groups: Tensor, weight: Tensor | None = None) -> None:
-        self._weigh(weight, preds, target, groups)
+    def update(  # type: ignore[override]  # groups, too
+        self, preds: Tensor, target: Tensor, groups: Tensor, weight: Tensor | None = None, *, valid: Valid = None
+    ) -> None:
+        self._weigh(weight, preds, target, groups, valid=valid)
 
     def value(self, c: Counts) -> dict[str, Tensor]:
         rates = torch.stack([c.tp, c.fp, c.tn, c.fn], 1) / c.seen[:, None]
@@ -96,7 +100,7 @@ class BinaryFairness(GroupFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[WeighableOptions],
     ) -> None:
         checked(self, num_groups=num_groups, threshold=threshold, ignore_index=ignore_index, from_logits=from_logits)
         checked(self, task=task)
@@ -105,8 +109,10 @@ class BinaryFairness(GroupFormula):
     task: str
 
     @feeds
-    def update(self, preds: Tensor, target: Tensor | None, groups: Tensor, weight: Tensor | None = None) -> None:
-        self._weigh(weight, preds, target, groups)
+    def update(  # type: ignore[override]  # groups, too
+        self, preds: Tensor, target: Tensor | None, groups: Tensor, weight: Tensor | None = None, *, valid: Valid = None
+    ) -> None:
+        self._weigh(weight, preds, target, groups, valid=valid)
 
     def value(self, c: Counts) -> dict[str, Tensor]:
         rates = {"DP": c.predicted / c.seen, "EO": c.tp / c.actual}

@@ -6,10 +6,12 @@ from typing import Any
 
 from torch import Tensor
 
+from ..options import Unpack, WeighableOptions
 from ..statistics.curves import Scores
 from ..statistics.hinge import HingeSums
 from ..weighing import Weighable
-from .options import ClassificationTask, checked
+from .options import checked
+from .tasks import ClassificationTask, TwoTasks, chooses
 
 
 class HingeFormula(Weighable):
@@ -42,7 +44,7 @@ class BinaryHingeLoss(HingeFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[WeighableOptions],
     ) -> None:
         checked(self, squared=squared, ignore_index=ignore_index, from_logits=from_logits)
         super().__init__(HingeSums(margins(None, ignore_index, from_logits), squared), validate_args=validate_args, **kwargs)
@@ -68,7 +70,7 @@ class MulticlassHingeLoss(HingeFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[WeighableOptions],
     ) -> None:
         checked(self, num_classes=num_classes, squared=squared, ignore_index=ignore_index, from_logits=from_logits)
         checked(self, multiclass_mode=multiclass_mode)
@@ -92,8 +94,17 @@ class HingeLoss(ClassificationTask):
     """
 
     tasks = {"binary": BinaryHingeLoss, "multiclass": MulticlassHingeLoss}
-    defaults = {}
 
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("num_classes", "squared", "multiclass_mode", "ignore_index", "validate_args")
+    @chooses
+    def __new__(
+        cls,
+        task: TwoTasks,
+        num_classes: int | None = None,
+        squared: bool = False,
+        multiclass_mode: str = "crammer-singer",
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        *,
+        from_logits: bool | None = None,
+        **options: Unpack[WeighableOptions],
+    ) -> Any: ...

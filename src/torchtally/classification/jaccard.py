@@ -6,10 +6,12 @@ from typing import Any
 
 from torch import Tensor
 
+from ..options import RateOptions, Unpack
 from ..statistics.class_counts import ClassCounts, Counts, Labels
 from ..statistics.decisions import Decisions, LabelCounts
-from .options import ClassificationTask, checked
+from .options import checked
 from .stat_scores import RateMetric, rated
+from .tasks import ClassificationTask, Task, chooses
 
 
 class JaccardFormula(RateMetric):
@@ -47,7 +49,7 @@ class BinaryJaccardIndex(JaccardFormula):
         validate_args: bool = True,
         zero_division: float = 0.0,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RateOptions],
     ) -> None:
         checked(self, threshold=threshold, ignore_index=ignore_index, zero_division=zero_division, from_logits=from_logits)
         super().__init__(LabelCounts(Decisions(float(threshold), ignore_index, logits=from_logits)), validate_args=validate_args, **kwargs)
@@ -74,7 +76,7 @@ class MulticlassJaccardIndex(JaccardFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         zero_division: float = 0.0,
-        **kwargs: Any,
+        **kwargs: Unpack[RateOptions],
     ) -> None:
         checked(self, num_classes=num_classes, ignore_index=ignore_index, zero_division=zero_division)
         checked(self, average=average)
@@ -101,7 +103,7 @@ class MultilabelJaccardIndex(JaccardFormula):
         validate_args: bool = True,
         zero_division: float = 0.0,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RateOptions],
     ) -> None:
         checked(
             self,
@@ -126,8 +128,19 @@ class JaccardIndex(ClassificationTask):
     """
 
     tasks = {"binary": BinaryJaccardIndex, "multiclass": MulticlassJaccardIndex, "multilabel": MultilabelJaccardIndex}
-    defaults = {"average": "macro"}
 
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("threshold", "num_classes", "num_labels", "average", "ignore_index", "validate_args")
+    @chooses
+    def __new__(
+        cls,
+        task: Task,
+        threshold: float = 0.5,
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        average: str | None = "macro",
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        *,
+        zero_division: float = 0.0,
+        from_logits: bool | None = None,
+        **options: Unpack[RateOptions],
+    ) -> Any: ...

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from ..metric import Metric
+from ..options import NamedOptions, Unpack
 from ..statistics.curves import Curve
 from .areas import AreaFormula, steps
 from .curve_formula import Thresholds, refuse_micro
-from .options import ClassificationTask, checked
+from .options import checked
+from .tasks import ClassificationTask, Task, chooses
 
 Range = tuple[float, float]
 
@@ -62,7 +64,7 @@ class BinaryLogAUC(LogAUCFormula):
         ignore_index: int | None = None,
         validate_args: bool = False,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         checked(self, ignore_index=ignore_index, from_logits=from_logits)
         self.__dict__["fpr_range"] = _range(self, fpr_range)
@@ -89,7 +91,7 @@ class MulticlassLogAUC(LogAUCFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         checked(self, num_classes=num_classes, average=average, ignore_index=ignore_index, from_logits=from_logits)
         refuse_micro(self, average)
@@ -118,7 +120,7 @@ class MultilabelLogAUC(LogAUCFormula):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         checked(self, num_labels=num_labels, average=average, ignore_index=ignore_index, from_logits=from_logits)
         self.columns = num_labels
@@ -135,8 +137,19 @@ class LogAUC(ClassificationTask):
     """
 
     tasks = {"binary": BinaryLogAUC, "multiclass": MulticlassLogAUC, "multilabel": MultilabelLogAUC}
-    defaults = {}
 
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("thresholds", "fpr_range", "num_classes", "num_labels", "ignore_index", "validate_args")
+    @chooses
+    def __new__(
+        cls,
+        task: Task,
+        thresholds: Thresholds = None,
+        fpr_range: Range = (0.001, 0.1),
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        *,
+        average: str | None = None,
+        from_logits: bool | None = None,
+        **options: Unpack[NamedOptions],
+    ) -> Any: ...

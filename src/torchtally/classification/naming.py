@@ -13,7 +13,6 @@ from .options import checked
 class Named(Weighable):
     """A metric that gives the values of classes by name, where `labels=[…]` names them."""
 
-    keywords: tuple[str, ...] = ("weighted", "labels")
     average: str | None
     labels: tuple[str, ...] | None
 

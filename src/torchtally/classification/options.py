@@ -1,13 +1,10 @@
-"""Constructor arguments of classification metrics: checked once, and passed on by the `task=` fronts."""
+"""Constructor arguments of classification metrics, checked."""
 
 from __future__ import annotations
 
-import inspect
-from typing import Any, ClassVar
+from typing import Any
 
 from ..metric import Metric
-
-TASKS = ("binary", "multiclass", "multilabel")
 
 _CHOICES = {
     "norm": ("l1", "l2", "max"),
@@ -26,11 +23,19 @@ def checked(metric: Metric, **options: Any) -> None:
     metric.__dict__.update(options)
 
 
+def refuse_impossible(name: str, unused: dict[str, Any]) -> None:
+    """Raise where an option that a task has no use for would be impossible for every other, too."""
+    for option, x in unused.items():
+        problem = None if x is None else _problem(option, x, {}, None)
+        if problem:
+            raise ValueError(f"{name}: {option} is {x!r}; expected {problem}.")
+
+
 def _whole(x: Any) -> bool:
     return isinstance(x, int) and not isinstance(x, bool)
 
 
-def _problem(option: str, x: Any, options: dict[str, Any], metric: Metric) -> str | None:
+def _problem(option: str, x: Any, options: dict[str, Any], metric: Metric | None) -> str | None:
     """What was expected of an option, None where it is as expected."""
     if option == "num_classes":
         if x is None:
@@ -57,7 +62,7 @@ def _problem(option: str, x: Any, options: dict[str, Any], metric: Metric) -> st
     if option == "absent":
         return None if x in ("skip", "keep", "zero", "nan") else "'skip', 'keep', 'zero' or 'nan'"
     if option == "labels":
-        return None if x is None else _problem_of_names(x, metric)
+        return None if x is None or metric is None else _problem_of_names(x, metric)
     if option == "normalize":
         return None if x in ("true", "pred", "all", "none", None) else "'true', 'pred', 'all', 'none' or None"
     if option == "max_fpr":
@@ -89,38 +94,3 @@ def _problem_of_names(x: Any, metric: Metric) -> str | None:
     if size is not None and len(x) != size:
         return f"{size} names, one for each class"
     return None if len(set(x)) == len(x) else "names that differ"
-
-
-class ClassificationTask(Metric):
-    """`Name(task="binary" | "multiclass" | "multilabel", …)` makes the metric of that task.
-
-    Arguments that the task has no use for are left out, as in `Accuracy(task="binary", num_classes=2)`. The default average is "micro".
-    """
-
-    tasks: ClassVar[dict[str, type[Metric]]]
-    defaults: ClassVar[dict[str, Any]] = {"average": "micro"}
-
-    _ALL = ("threshold", "num_classes", "num_labels", "average", "multidim_average", "top_k", "ignore_index", "validate_args")
-
-    def __new__(cls, task: str | None = None, *args: Any, **options: Any) -> Any:
-        if "tasks" not in cls.__dict__:
-            return super().__new__(cls)
-        if task is None:
-            raise TypeError(f"{cls.__name__}: task is missing; expected one of {list(cls.tasks)}.")
-        if not isinstance(task, str) or task not in cls.tasks:
-            raise ValueError(f"{cls.__name__}: task is {task!r}; expected one of {list(cls.tasks)}.")
-        made = cls.tasks[task]
-        takes = inspect.signature(made.__init__).parameters
-        order = [p for p in cls._order() if p != "task"]
-        if len(args) > len(order):
-            raise TypeError(f"{cls.__name__} takes at most {len(order) + 1} positional arguments; {len(args) + 1} were given.")
-        given = {**cls.defaults, **dict(zip(order, args)), **options}
-        for needed, of in (("num_classes", "multiclass"), ("num_labels", "multilabel")):
-            if task == of and needed in takes and takes[needed].default is inspect.Parameter.empty and given.get(needed) is None:
-                raise ValueError(f"{cls.__name__}: task is {task!r} but {needed} is missing; expected an integer.")
-        return made(**{k: v for k, v in given.items() if k in takes or k not in (*cls._order(), "from_logits")})
-
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        """Positional arguments after `task`."""
-        return cls._ALL

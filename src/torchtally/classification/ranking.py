@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ..options import Unpack, WeighableOptions
 from ..statistics.curves import Scores
 from ..statistics.label_ranks import LabelRanks
 from ..weighing import Weighable
@@ -19,7 +20,7 @@ class RankingFormula(Weighable):
     plot_lower_bound = 0.0
     plot_upper_bound: float | None = 1.0
 
-    def __init__(self, num_labels: int, ignore_index: int | None = None, validate_args: bool = True, **kwargs: Any) -> None:
+    def __init__(self, num_labels: int, ignore_index: int | None = None, validate_args: bool = True, **kwargs: Unpack[WeighableOptions]) -> None:
         checked(self, num_labels=num_labels, ignore_index=ignore_index)
         super().__init__(LabelRanks(Scores(num_labels, ignore_index)), validate_args=validate_args, **kwargs)
 

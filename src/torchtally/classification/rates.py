@@ -5,8 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ..statistics.class_counts import Counts
-from .options import ClassificationTask
-from .stat_scores import BinaryRate, MulticlassRate, MultilabelRate, RateMetric
+from .stat_scores import BinaryRate, MulticlassRate, MultilabelRate, RateMetric, RateTask
 
 
 class AccuracyFormula(RateMetric):
@@ -101,7 +100,7 @@ class MultilabelAccuracy(AccuracyFormula, MultilabelRate):
     absent_is_undefined = False
 
 
-class Accuracy(ClassificationTask):
+class Accuracy(RateTask):
     """Share of predictions that are right; see the class of each task.
 
     >>> from torch import tensor
@@ -147,7 +146,7 @@ class MultilabelPrecision(PrecisionFormula, MultilabelRate):
     """
 
 
-class Precision(ClassificationTask):
+class Precision(RateTask):
     """Share of positive predictions that are right; see the class of each task.
 
     >>> from torch import tensor
@@ -193,7 +192,7 @@ class MultilabelRecall(RecallFormula, MultilabelRate):
     """
 
 
-class Recall(ClassificationTask):
+class Recall(RateTask):
     """Share of positive targets that are found; see the class of each task.
 
     >>> from torch import tensor
@@ -239,7 +238,7 @@ class MultilabelSpecificity(SpecificityFormula, MultilabelRate):
     """
 
 
-class Specificity(ClassificationTask):
+class Specificity(RateTask):
     """Share of negative targets that are found; see the class of each task.
 
     >>> from torch import tensor
@@ -285,7 +284,7 @@ class MultilabelNegativePredictiveValue(NegativePredictiveValueFormula, Multilab
     """
 
 
-class NegativePredictiveValue(ClassificationTask):
+class NegativePredictiveValue(RateTask):
     """Share of negative predictions that are right; see the class of each task.
 
     >>> from torch import tensor
@@ -337,7 +336,7 @@ class MultilabelHammingDistance(HammingFormula, MultilabelRate):
     absent_is_undefined = False
 
 
-class HammingDistance(ClassificationTask):
+class HammingDistance(RateTask):
     """Share of predictions that are wrong; lower is better; see the class of each task.
 
     >>> from torch import tensor

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..options import NamedOptions, Unpack
 from .curve_formula import Thresholds
 from .operating_points import SensitivityAt, SpecificityAt
-from .options import ClassificationTask
+from .tasks import ClassificationTask, Task, chooses
 
 
 class BinarySensitivityAtSpecificity(SensitivityAt):
@@ -28,7 +29,7 @@ class BinarySensitivityAtSpecificity(SensitivityAt):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         self._begin(None, None, min_specificity, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
@@ -52,7 +53,7 @@ class MulticlassSensitivityAtSpecificity(SensitivityAt):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         self._begin(num_classes, True, min_specificity, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
@@ -76,7 +77,7 @@ class MultilabelSensitivityAtSpecificity(SensitivityAt):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         self._begin(num_labels, False, min_specificity, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
@@ -94,11 +95,21 @@ class SensitivityAtSpecificity(ClassificationTask):
         "multiclass": MulticlassSensitivityAtSpecificity,
         "multilabel": MultilabelSensitivityAtSpecificity,
     }
-    defaults = {}
 
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("min_specificity", "thresholds", "num_classes", "num_labels", "ignore_index", "validate_args")
+    @chooses
+    def __new__(
+        cls,
+        task: Task,
+        min_specificity: float,
+        thresholds: Thresholds = None,
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        *,
+        from_logits: bool | None = None,
+        **options: Unpack[NamedOptions],
+    ) -> Any: ...
 
 
 class BinarySpecificityAtSensitivity(SpecificityAt):
@@ -120,7 +131,7 @@ class BinarySpecificityAtSensitivity(SpecificityAt):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         self._begin(None, None, min_sensitivity, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
@@ -144,7 +155,7 @@ class MulticlassSpecificityAtSensitivity(SpecificityAt):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         self._begin(num_classes, True, min_sensitivity, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
@@ -168,7 +179,7 @@ class MultilabelSpecificityAtSensitivity(SpecificityAt):
         ignore_index: int | None = None,
         validate_args: bool = True,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         self._begin(num_labels, False, min_sensitivity, thresholds, ignore_index, validate_args, from_logits, **kwargs)
 
@@ -186,8 +197,18 @@ class SpecificityAtSensitivity(ClassificationTask):
         "multiclass": MulticlassSpecificityAtSensitivity,
         "multilabel": MultilabelSpecificityAtSensitivity,
     }
-    defaults = {}
 
-    @classmethod
-    def _order(cls) -> tuple[str, ...]:
-        return ("min_sensitivity", "thresholds", "num_classes", "num_labels", "ignore_index", "validate_args")
+    @chooses
+    def __new__(
+        cls,
+        task: Task,
+        min_sensitivity: float,
+        thresholds: Thresholds = None,
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        *,
+        from_logits: bool | None = None,
+        **options: Unpack[NamedOptions],
+    ) -> Any: ...

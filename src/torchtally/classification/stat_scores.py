@@ -9,12 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..options import RateOptions, Unpack
 from ..statistic import Statistic
 from ..statistics.class_counts import ClassCounts, Counts, Hits, Labels
 from ..statistics.decisions import Decisions, LabelCounts
 from .intervals import Proportion
 from .naming import Named
-from .options import ClassificationTask, checked
+from .options import checked
+from .tasks import ClassificationTask, Task, chooses
 
 ABSENT = ("skip", "keep", "zero", "nan")
 """What a class that never occurs is in an average: left out, scored as any other (0/0 is `zero_division`), 0, or NaN, and so is the mean."""
@@ -65,7 +67,6 @@ class RateMetric(Proportion, Named):
     plot_lower_bound = 0.0
     plot_upper_bound: float | None = 1.0
 
-    keywords = ("weighted", "absent", "labels")
     average: str | None
     zero_division: float
     absent: str
@@ -85,6 +86,9 @@ class RateMetric(Proportion, Named):
         if average in ("no", "micro"):
             kind = "of yes and no alone" if average == "no" else "over all classes together, average='micro'"
             raise ValueError(f"{type(self).__name__}: absent is {absent!r}, but the value is {kind}. Leave it out.")
+
+    def _options(self) -> list[tuple[str, Any]]:
+        return [(name, x) for name, x in super()._options() if name != "absent" or x != self.usual_absent]
 
     @property
     def undefined(self) -> float:
@@ -152,7 +156,7 @@ class BinaryRate(RateMetric):
         validate_args: bool = True,
         zero_division: float = 0.0,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RateOptions],
     ) -> None:
         checked(
             self,
@@ -183,7 +187,7 @@ class MulticlassRate(RateMetric):
         ignore_index: int | None = None,
         validate_args: bool = True,
         zero_division: float = 0.0,
-        **kwargs: Any,
+        **kwargs: Unpack[RateOptions],
     ) -> None:
         checked(
             self,
@@ -213,7 +217,7 @@ class MultilabelRate(RateMetric):
         validate_args: bool = True,
         zero_division: float = 0.0,
         from_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RateOptions],
     ) -> None:
         checked(
             self,
@@ -307,7 +311,29 @@ class MultilabelStatScores(StatScoresFormula, MultilabelRate):
     """
 
 
-class StatScores(ClassificationTask):
+class RateTask(ClassificationTask):
+    """A rate of yes and no, of classes or of labels."""
+
+    @chooses
+    def __new__(
+        cls,
+        task: Task,
+        threshold: float = 0.5,
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        average: str | None = "micro",
+        multidim_average: str = "global",
+        top_k: int = 1,
+        ignore_index: int | None = None,
+        validate_args: bool = True,
+        *,
+        zero_division: float = 0.0,
+        from_logits: bool | None = None,
+        **options: Unpack[RateOptions],
+    ) -> Any: ...
+
+
+class StatScores(RateTask):
     """True and false positives and negatives, and support; see the class of each task.
 
     >>> from torch import tensor

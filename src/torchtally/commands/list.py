@@ -13,7 +13,7 @@ from rich.markup import escape
 
 import torchtally
 
-from ..classification.options import ClassificationTask
+from ..classification.tasks import ClassificationTask
 
 SETTINGS = {"epilog": "Example: torchtally list accuracy"}
 

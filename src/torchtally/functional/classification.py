@@ -36,7 +36,7 @@ def _fill(space: dict[str, Any]) -> list[str]:
     names = []
     for front_name in classification.__all__:
         front = getattr(classification, front_name)
-        if not (isinstance(front, type) and issubclass(front, classification.options.ClassificationTask)):
+        if not (isinstance(front, type) and issubclass(front, classification.tasks.ClassificationTask)):
             continue
         short, made = _snake(front_name), {}
         for task, cls in front.tasks.items():
@@ -49,8 +49,7 @@ def _fill(space: dict[str, Any]) -> list[str]:
             defaults: dict[str, Any] = {"average": "macro"} if short == "logauc" and task != "binary" else {}
             made[task] = space[f"{task}_{short}"] = one_shot(cls, f"{task}_{short}", order, **defaults)
             names.append(f"{task}_{short}")
-        front_defaults = {"average": None} if short == "logauc" else front.defaults
-        space[short] = by_task(short, made, front_defaults, _FRONT_ORDERS.get(short, (*front._order(), "zero_division")))
+        space[short] = by_task(short, made, front, _FRONT_ORDERS.get(short, ()))
         names.append(short)
     return names
 

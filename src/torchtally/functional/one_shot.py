@@ -7,7 +7,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ..classification.options import refuse_impossible
 from ..formula import Formula
+from ..options import OPTIONS, expected
 
 
 def one_shot(cls: type[Formula], name: str, order: tuple[str, ...] = (), **defaults: Any) -> Callable[..., Any]:
@@ -17,13 +19,13 @@ def one_shot(cls: type[Formula], name: str, order: tuple[str, ...] = (), **defau
     constructors pass on is given by name, and so is a weight, which makes the metric a weighted one. `defaults` are those in which the
     function differs from the class.
     """
-    keywords: tuple[str, ...] = getattr(cls, "keywords", ())
-    batch = [p for p in list(inspect.signature(cls.update).parameters.values())[1:]]
-    by_keyword = {p.name: p.replace(kind=p.KEYWORD_ONLY) for p in batch if p.name == "weight" and "weighted" in keywords}
-    batch = [p for p in batch if p.name not in by_keyword]
-    passed_on = [n for n in keywords if n != "weighted"]
-    by_keyword |= {n: inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None) for n in passed_on}
-    options = [p for p in list(inspect.signature(cls.__init__).parameters.values())[1:] if p.kind is not p.VAR_KEYWORD]
+    batch = [p for p in list(inspect.signature(cls.update).parameters.values())[1:] if p.name != "valid"]
+    passed_on = [p for n, p in inspect.signature(cls).parameters.items() if p.kind is p.KEYWORD_ONLY and n not in OPTIONS]
+    by_keyword = {p.name: p for p in passed_on if p.name != "weighted"}
+    if len(by_keyword) < len(passed_on):
+        by_keyword["weight"] = next(p for p in batch if p.name == "weight").replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        batch.remove(next(p for p in batch if p.name == "weight"))
+    options = [p for p in inspect.signature(cls).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
     options = [p.replace(default=defaults.get(p.name, p.default)) for p in options]
     by_name = {p.name: p for p in options}
     options = [*(by_name[n] for n in order), *(p for p in options if p.name not in order)]
@@ -37,7 +39,7 @@ def one_shot(cls: type[Formula], name: str, order: tuple[str, ...] = (), **defau
         return cls(**given)
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **kwargs).arguments
+        bound = bound_to(signature, name, args, kwargs)
         values = [bound.pop(p.name, p.default) for p in batch]
         weight = bound.pop("weight", None) if "weight" in by_keyword else None
         if weight is not None:
@@ -66,7 +68,7 @@ def by_columns(cls: type[Formula], name: str) -> Callable[..., Any]:
     signature = inspect.Signature(parameters)
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **kwargs).arguments
+        bound = bound_to(signature, name, args, kwargs)
         preds = bound["preds"]
         return inner(**bound, num_outputs=max(1, preds.shape[1]) if getattr(preds, "ndim", 1) == 2 else 1)
 
@@ -77,26 +79,44 @@ def by_columns(cls: type[Formula], name: str) -> Callable[..., Any]:
     return function
 
 
-def by_task(name: str, tasks: dict[str, Any], defaults: dict[str, Any], order: tuple[str, ...]) -> Callable[..., Any]:
-    """The function `name(preds, target, task, …)` that calls the one of the task, with the options it takes; by position in this order."""
-    known = {n for f in tasks.values() for n in inspect.signature(f).parameters}
+def by_task(name: str, tasks: dict[str, Any], front: Any, order: tuple[str, ...] = ()) -> Callable[..., Any]:
+    """The function `name(preds, target, task, …)` that calls the one of the task, with the options it takes.
 
-    def function(preds: Any, target: Any, task: str, *args: Any, **options: Any) -> Any:
-        twice = sorted(set(order[: len(args)]) & set(options))
-        if len(args) > len(order) or twice:
-            given_twice = f"{twice} came twice" if twice else f"{len(args)} options came by position"
-            raise TypeError(f"{name}: {given_twice}; expected at most, in this order, {list(order)}. Pass options by name.")
-        options = {**dict(zip(order, args)), **options}
+    They are those of the front, by position in its order or in another, `zero_division` last.
+    """
+    own = {n: p for n, p in inspect.signature(front).parameters.items() if n not in OPTIONS and n not in ("task", "weighted")}
+    order = order or (*(n for n, p in own.items() if p.kind is p.POSITIONAL_OR_KEYWORD), "zero_division")
+    first = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in ("preds", "target", "task")]
+    placed = [own[n].replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in dict.fromkeys(order) if n in own]
+    weight = inspect.Parameter("weight", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Tensor | None")
+    named = [*(p.replace(kind=p.KEYWORD_ONLY) for n, p in own.items() if n not in order), weight]
+    signature = inspect.Signature([*first, *placed, *named])
+    usual = {p.name: p.default for p in (*placed, *named) if p.default is not p.empty and (p.default is not None or p.name == "average")}
+    takes_of = {task: inspect.signature(f).parameters for task, f in tasks.items()}
+
+    def function(*args: Any, **options: Any) -> Any:
+        given = bound_to(signature, name, args, options)
+        preds, target, task = (given.pop(n) for n in ("preds", "target", "task"))
         if task not in tasks:
             raise ValueError(f"{name}: task is {task!r}; expected one of {list(tasks)}.")
-        takes = inspect.signature(tasks[task]).parameters
-        unknown = sorted(set(options) - known)
-        if unknown:
-            raise TypeError(f"{name}: unexpected arguments {unknown}; expected any of {sorted(known - {'preds', 'target'})}.")
-        given = {**defaults, **options}
-        return tasks[task](preds, target, **{k: v for k, v in given.items() if k in takes})
+        takes = takes_of[task]
+        refuse_impossible(name, {n: x for n, x in given.items() if n not in takes})
+        return tasks[task](preds, target, **{n: x for n, x in {**usual, **given}.items() if n in takes})
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = " or ".join(f"`{f.__name__}`" for f in tasks.values()) + ", by `task`."
+    function.__signature__ = signature  # type: ignore[attr-defined]  # what help() and editors show
     function.__module__ = __name__
     return function
+
+
+def bound_to(signature: inspect.Signature, name: str, args: tuple[Any, ...], given: dict[str, Any]) -> dict[str, Any]:
+    """What a call gives, by the names of parameters; a TypeError says what the function takes."""
+    try:
+        return dict(signature.bind(*args, **given).arguments)
+    except TypeError as error:
+        known = list(signature.parameters)
+        unknown = [n for n in given if n not in known]
+        if not unknown:
+            raise TypeError(f"{name}: {error}; it takes {known}.") from None
+        raise TypeError(f"{name}: unexpected arguments {unknown}; {expected(unknown, known)}.") from None

@@ -8,8 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..formula import Formula, feeds
+from ..options import FormulaOptions, PairOptions, Unpack
 from ..statistics.moments import Moments, PairMoments, Single
 from ..statistics.ranks import KendallCounts, PairSamples, Ranked
+from ..valid import Valid
 from .errors import PairMetric
 from .options import choice_of, count_of, flag_of
 
@@ -30,7 +33,7 @@ class PearsonCorrCoef(PairMetric):
     plot_lower_bound = -1.0
     plot_upper_bound = 1.0
 
-    def __init__(self, num_outputs: int = 1, **kwargs: Any) -> None:
+    def __init__(self, num_outputs: int = 1, **kwargs: Unpack[PairOptions]) -> None:
         count_of(type(self).__name__, "num_outputs", num_outputs)
         super().__init__(PairMoments(num_outputs), *((Single(),) if num_outputs == 1 else ()), **kwargs)
         self.num_outputs = num_outputs
@@ -59,21 +62,22 @@ class ConcordanceCorrCoef(PearsonCorrCoef):
         return result
 
 
-class RankMetric(PairMetric):
+class RankMetric(Formula):
     """A metric of the order of predictions and targets; memory grows with the data."""
 
     is_differentiable = False
-
-    def _unweighable(self) -> str:
-        return "what the ranks of weighted samples are has no agreed definition"
-
     plot_lower_bound = -1.0
     plot_upper_bound = 1.0
+    declined = {"weighted": "there is no agreed definition of the ranks of weighted samples"}
 
-    def __init__(self, num_outputs: int = 1, **kwargs: Any) -> None:
+    def __init__(self, num_outputs: int = 1, **kwargs: Unpack[FormulaOptions]) -> None:
         count_of(type(self).__name__, "num_outputs", num_outputs)
         super().__init__(PairSamples(num_outputs), *((Single(),) if num_outputs == 1 else ()), **kwargs)
         self.num_outputs = num_outputs
+
+    @feeds
+    def update(self, preds: Tensor, target: Tensor, *, valid: Valid = None) -> None:
+        self._add(preds, target, valid=valid)
 
     def stacked(self, ranked: Ranked, values: list[Tensor]) -> Tensor:
         """A value per output, NaN where there is a NaN among its numbers."""
@@ -117,7 +121,7 @@ class KendallRankCorrCoef(RankMetric):
     full_state_update = True
 
     def __init__(
-        self, variant: str = "b", t_test: bool = False, alternative: str | None = "two-sided", num_outputs: int = 1, **kwargs: Any
+        self, variant: str = "b", t_test: bool = False, alternative: str | None = "two-sided", num_outputs: int = 1, **kwargs: Unpack[FormulaOptions]
     ) -> None:
         name = type(self).__name__
         super().__init__(num_outputs, **kwargs)

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from ..formula import feeds
+from ..options import PairOptions, Unpack
 from ..statistics.moments import Moments, PairMoments
 from ..statistics.pairs import ErrorSums
 from ..statistics.rows import EventCounts, RowScores
+from ..valid import Valid
 from ..weighing import Weighable
 from .errors import PairMetric
 from .options import REDUCTION, choice_of, count_of, flag_of
@@ -32,15 +34,15 @@ class MinkowskiDistance(Weighable):
     plot_lower_bound = 0.0
     entries = ("preds", "targets")
 
-    def __init__(self, p: float, **kwargs: Any) -> None:
+    def __init__(self, p: float, **kwargs: Unpack[PairOptions]) -> None:
         if not isinstance(p, int | float) or isinstance(p, bool) or not (p >= 1 and isfinite(p)):
             raise ValueError(f"{type(self).__name__}: p is {p!r}; expected a finite number of at least 1.")
         super().__init__(ErrorSums("absolute") if p == 1 else ErrorSums("power", float(p)), **kwargs)
         self.p = p
 
     @feeds
-    def update(self, preds: Tensor, targets: Tensor, weight: Tensor | None = None) -> None:
-        self._weigh(weight, preds, targets)
+    def update(self, preds: Tensor, targets: Tensor, weight: Tensor | None = None, *, valid: Valid = None) -> None:
+        self._weigh(weight, preds, targets, valid=valid)
 
     def value(self, sums: Any) -> Tensor:
         return sums.total.pow(1 / self.p)
@@ -61,15 +63,15 @@ class TweedieDevianceScore(Weighable):
     plot_lower_bound = 0.0
     entries = ("preds", "targets")
 
-    def __init__(self, power: float = 0.0, **kwargs: Any) -> None:
+    def __init__(self, power: float = 0.0, **kwargs: Unpack[PairOptions]) -> None:
         if not isinstance(power, int | float) or isinstance(power, bool) or 0 < power < 1 or not isfinite(power):
             raise ValueError(f"{type(self).__name__}: power is {power!r}; expected a finite number outside (0, 1).")
         super().__init__(ErrorSums("deviance", float(power)) if power else PairMoments(), **kwargs)
         self.power = power
 
     @feeds
-    def update(self, preds: Tensor, targets: Tensor, weight: Tensor | None = None) -> None:
-        self._weigh(weight, preds, targets)
+    def update(self, preds: Tensor, targets: Tensor, weight: Tensor | None = None, *, valid: Valid = None) -> None:
+        self._weigh(weight, preds, targets, valid=valid)
 
     def value(self, sums: Any) -> Tensor:
         return sums.squared_error / sums.count if isinstance(sums, Moments) else sums.total / sums.count
@@ -88,7 +90,7 @@ class CosineSimilarity(PairMetric):
     higher_is_better = True
     plot_lower_bound = None  # of the sum, which is the default
 
-    def __init__(self, reduction: str | None = "sum", **kwargs: Any) -> None:
+    def __init__(self, reduction: str | None = "sum", **kwargs: Unpack[PairOptions]) -> None:
         self.__dict__["reduction"] = choice_of(type(self).__name__, "reduction", reduction, REDUCTION)
         super().__init__(RowScores("cosine", kept=reduction in ("none", None)), **kwargs)
 
@@ -117,7 +119,7 @@ class KLDivergence(Weighable):
     entries = ("p", "q")
     score = "divergence"
 
-    def __init__(self, log_prob: bool = False, reduction: str | None = "mean", **kwargs: Any) -> None:
+    def __init__(self, log_prob: bool = False, reduction: str | None = "mean", **kwargs: Unpack[PairOptions]) -> None:
         name = type(self).__name__
         self.__dict__["reduction"] = choice_of(name, "reduction", reduction, REDUCTION)
         super().__init__(RowScores(self.score, flag_of(name, "log_prob", log_prob), reduction in ("none", None)), **kwargs)
@@ -126,8 +128,8 @@ class KLDivergence(Weighable):
     reduction: str | None
 
     @feeds
-    def update(self, p: Tensor, q: Tensor, weight: Tensor | None = None) -> None:
-        self._weigh(weight, p, q)
+    def update(self, p: Tensor, q: Tensor, weight: Tensor | None = None, *, valid: Valid = None) -> None:
+        self._weigh(weight, p, q, valid=valid)
 
     def _unweighable(self) -> str | None:
         return one_by_one(self.reduction)
@@ -162,7 +164,7 @@ class ContinuousRankedProbabilityScore(PairMetric):
 
     is_differentiable = False
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[PairOptions]) -> None:
         super().__init__(RowScores("ranked probability"), **kwargs)
 
     def value(self, scores: Any) -> Tensor:
@@ -184,7 +186,7 @@ class CriticalSuccessIndex(PairMetric):
     higher_is_better = True
     plot_upper_bound = 1.0
 
-    def __init__(self, threshold: float, keep_sequence_dim: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, threshold: float, keep_sequence_dim: int | None = None, **kwargs: Unpack[PairOptions]) -> None:
         name = type(self).__name__
         if keep_sequence_dim is not None:
             count_of(name, "keep_sequence_dim", keep_sequence_dim, 0)

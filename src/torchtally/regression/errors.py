@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ..options import PairOptions, Unpack
 from ..statistics.moments import Moments, PairMoments, Single, TargetRange
 from ..statistics.pairs import ErrorSums
 from ..weighing import Weighable
@@ -33,7 +34,7 @@ class MeanSquaredError(PairMetric):
     tensor(1.)
     """
 
-    def __init__(self, squared: bool = True, num_outputs: int = 1, **kwargs: Any) -> None:
+    def __init__(self, squared: bool = True, num_outputs: int = 1, **kwargs: Unpack[PairOptions]) -> None:
         name = type(self).__name__
         count_of(name, "num_outputs", num_outputs)
         super().__init__(PairMoments(num_outputs), **kwargs)
@@ -54,7 +55,7 @@ class MeanAbsoluteError(PairMetric):
     tensor(0.5000)
     """
 
-    def __init__(self, num_outputs: int = 1, **kwargs: Any) -> None:
+    def __init__(self, num_outputs: int = 1, **kwargs: Unpack[PairOptions]) -> None:
         count_of(type(self).__name__, "num_outputs", num_outputs)
         super().__init__(ErrorSums("absolute", outputs=num_outputs), **kwargs)
         self.num_outputs = num_outputs
@@ -73,7 +74,7 @@ class MeanAbsolutePercentageError(PairMetric):
     tensor(0.2667)
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[PairOptions]) -> None:
         super().__init__(ErrorSums("percentage", EPSILON), **kwargs)
 
     def value(self, sums: Any) -> Tensor:
@@ -92,7 +93,7 @@ class SymmetricMeanAbsolutePercentageError(PairMetric):
 
     plot_upper_bound = 2.0
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[PairOptions]) -> None:
         super().__init__(ErrorSums("symmetric", EPSILON), **kwargs)
 
     def value(self, sums: Any) -> Tensor:
@@ -109,7 +110,7 @@ class WeightedMeanAbsolutePercentageError(PairMetric):
     tensor(0.2500)
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[PairOptions]) -> None:
         super().__init__(ErrorSums("absolute"), ErrorSums("target"), **kwargs)
 
     def value(self, errors: Any, targets: Any) -> Tensor:
@@ -126,7 +127,7 @@ class MeanSquaredLogError(PairMetric):
     tensor(0.0207)
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[PairOptions]) -> None:
         super().__init__(ErrorSums("squared log"), **kwargs)
 
     def value(self, sums: Any) -> Tensor:
@@ -143,7 +144,7 @@ class LogCoshError(PairMetric):
     tensor(0.3523)
     """
 
-    def __init__(self, num_outputs: int = 1, **kwargs: Any) -> None:
+    def __init__(self, num_outputs: int = 1, **kwargs: Unpack[PairOptions]) -> None:
         count_of(type(self).__name__, "num_outputs", num_outputs)
         single = (Single(),) if num_outputs == 1 else ()
         super().__init__(ErrorSums("log cosh", outputs=num_outputs), *single, **kwargs)
@@ -165,7 +166,7 @@ class NormalizedRootMeanSquaredError(PairMetric):
 
     full_state_update = True
 
-    def __init__(self, normalization: str = "mean", num_outputs: int = 1, **kwargs: Any) -> None:
+    def __init__(self, normalization: str = "mean", num_outputs: int = 1, **kwargs: Unpack[PairOptions]) -> None:
         name = type(self).__name__
         choice_of(name, "normalization", normalization, ("mean", "range", "std", "l2"))
         count_of(name, "num_outputs", num_outputs)

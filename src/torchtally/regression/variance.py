@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..options import PairOptions, Unpack
 from ..statistics.moments import Moments, PairMoments, WideMoments
 from .errors import PairMetric
 from .options import MULTIOUTPUT, choice_of, count_of, flag_of
@@ -67,7 +68,7 @@ class R2Score(ColumnMetric):
 
     adjusted: int
 
-    def __init__(self, adjusted: int = 0, multioutput: str = "uniform_average", **kwargs: Any) -> None:
+    def __init__(self, adjusted: int = 0, multioutput: str = "uniform_average", **kwargs: Unpack[PairOptions]) -> None:
         self.__dict__["adjusted"] = count_of(type(self).__name__, "adjusted", adjusted, 0)
         super().__init__(multioutput, **kwargs)
 
@@ -102,7 +103,7 @@ class ExplainedVariance(ColumnMetric):
     plot_lower_bound = None
     plot_upper_bound = 1.0
 
-    def __init__(self, multioutput: str = "uniform_average", **kwargs: Any) -> None:
+    def __init__(self, multioutput: str = "uniform_average", **kwargs: Unpack[PairOptions]) -> None:
         super().__init__(multioutput, **kwargs)
 
     def scores(self, m: Moments) -> tuple[Tensor, Tensor]:
@@ -119,7 +120,7 @@ class RelativeSquaredError(PairMetric):
     tensor(0.0514)
     """
 
-    def __init__(self, num_outputs: int = 1, squared: bool = True, **kwargs: Any) -> None:
+    def __init__(self, num_outputs: int = 1, squared: bool = True, **kwargs: Unpack[PairOptions]) -> None:
         name = type(self).__name__
         super().__init__(PairMoments(count_of(name, "num_outputs", num_outputs)), **kwargs)
         self.num_outputs, self.squared = num_outputs, flag_of(name, "squared", squared)

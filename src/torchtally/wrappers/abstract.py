@@ -76,6 +76,7 @@ class WrapperMetric(Metric):
     """
 
     _builtin = True
+    declined = dict.fromkeys(("weighted", "labels", "absent", "from_logits", "validate_args"), "it is one of the metric inside")
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)

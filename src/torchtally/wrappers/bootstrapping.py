@@ -14,6 +14,7 @@ from ..apart import update_all
 from ..distributed import rank_of
 from ..formula import Formula
 from ..intervals import Intervals
+from ..options import MetricOptions, Unpack
 from ..pending import finished
 from ..statistic import Slot, Slots, Statistic
 from ..valid import rows_at, rows_of
@@ -124,7 +125,7 @@ class BootStrapper(WrapperMetric):
         sampling_strategy: str = "poisson",
         seed: int | None = None,
         generator: torch.Generator | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[MetricOptions],
     ) -> None:
         super().__init__(**kwargs)
         checked_metric("BootStrapper", "base_metric", base_metric)

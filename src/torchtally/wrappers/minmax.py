@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ..aggregation import MaxMetric, MinMetric
 from ..collection import MetricCollection
 from ..intervals import Intervals, NoInterval
+from ..options import MetricOptions, Unpack
 from ..pending import finished
 from ..together import Read
 from .abstract import Later, WrapperMetric, checked_metric
@@ -38,7 +39,7 @@ class MinMaxMetric(WrapperMetric):
     lowest: Any
     highest: Any
 
-    def __init__(self, base_metric: Any, **kwargs: Any) -> None:
+    def __init__(self, base_metric: Any, **kwargs: Unpack[MetricOptions]) -> None:
         super().__init__(**kwargs)
         self._base_metric = checked_metric("MinMaxMetric", "base_metric", base_metric)
         count = len(base_metric) if isinstance(base_metric, MetricCollection) else 1

@@ -16,6 +16,7 @@ from ..formula import Formula
 from ..guard import guarded
 from ..intervals import Intervals
 from ..ledger import ROOM, Ledger
+from ..options import MetricOptions, Unpack
 from ..statistic import Number, Slots, in_functorch, may_wait, recorded
 from ..together import Read
 from .abstract import Later, WrapperMetric, checked_metric, given_to, merged, merged_later
@@ -257,7 +258,7 @@ class RunningMean(Running):
     tensor(1.5000)
     """
 
-    def __init__(self, window: int = 5, nan_strategy: str | float = "warn", **kwargs: Any) -> None:
+    def __init__(self, window: int = 5, nan_strategy: str | float = "warn", **kwargs: Unpack[MetricOptions]) -> None:
         super().__init__(MeanMetric(nan_strategy=nan_strategy, **kwargs), window)
 
 
@@ -274,5 +275,5 @@ class RunningSum(Running):
     tensor(3.)
     """
 
-    def __init__(self, window: int = 5, nan_strategy: str | float = "warn", **kwargs: Any) -> None:
+    def __init__(self, window: int = 5, nan_strategy: str | float = "warn", **kwargs: Unpack[MetricOptions]) -> None:
         super().__init__(SumMetric(nan_strategy=nan_strategy, **kwargs), window)

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ..apart import Call
+from ..options import MetricOptions, Unpack
 from .abstract import WrapperMetric, checked_metric, given_to
 
 
@@ -29,7 +30,7 @@ class MetricInputTransformer(WrapperMetric):
     tensor(2.)
     """
 
-    def __init__(self, wrapped_metric: Any, **kwargs: Any) -> None:
+    def __init__(self, wrapped_metric: Any, **kwargs: Unpack[MetricOptions]) -> None:
         super().__init__(**kwargs)
         self.wrapped_metric = checked_metric(type(self).__name__, "wrapped_metric", wrapped_metric)
         self._hold()
@@ -74,7 +75,7 @@ class LambdaInputTransformer(MetricInputTransformer):
         wrapped_metric: Any,
         transform_pred: Callable[[Any], Any] | None = None,
         transform_target: Callable[[Any], Any] | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[MetricOptions],
     ) -> None:
         super().__init__(wrapped_metric, **kwargs)
         for name, x in (("transform_pred", transform_pred), ("transform_target", transform_target)):
@@ -97,7 +98,7 @@ class BinaryTargetTransformer(MetricInputTransformer):
     tensor(1.)
     """
 
-    def __init__(self, wrapped_metric: Any, threshold: float = 0, **kwargs: Any) -> None:
+    def __init__(self, wrapped_metric: Any, threshold: float = 0, **kwargs: Unpack[MetricOptions]) -> None:
         super().__init__(wrapped_metric, **kwargs)
         if not isinstance(threshold, int | float) or isinstance(threshold, bool):
             raise TypeError(f"BinaryTargetTransformer: threshold is {threshold!r}; expected a number.")

@@ -9,12 +9,6 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
-import torchtally
-
-from ...classification.options import ClassificationTask
-from ...metric import Metric
-from ...options import OPTIONS
-
 _ROOT = ("metric", "collections")  # modules of torchmetrics whose names torchtally has at its root
 
 
@@ -93,32 +87,9 @@ def refused(offer: Offer, call: ast.Call) -> str | None:
 @functools.cache
 def _parameters(thing: Any) -> tuple[frozenset[str], frozenset[str], tuple[str, ...]]:
     """Names of the arguments, of those that must be given, and of those that can be given by position."""
-    if isinstance(thing, type) and issubclass(thing, ClassificationTask) and "tasks" in vars(thing):
-        inner = {n for made in thing.tasks.values() for n in inspect.signature(made.__init__).parameters}
-        return frozenset({"task", *inner, *thing._order(), *OPTIONS}), frozenset({"task"}), ("task", *thing._order())
     parameters = inspect.signature(thing).parameters.values()
-    names = {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        names |= _inherited(thing) if isinstance(thing, type) and issubclass(thing, Metric) else _of_tasks(thing)
-    required = {p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
-    positional = tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+    named = [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    positional = tuple(p.name for p in named if p.kind is not p.KEYWORD_ONLY)
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         positional += ("",) * 99
-    return frozenset(names), frozenset(required), positional
-
-
-def _inherited(cls: type) -> set[str]:
-    """Arguments that a class hands on to its bases."""
-    return {
-        *OPTIONS,
-        *(n for base in cls.__mro__ if "__init__" in vars(base) for n in inspect.signature(vars(base)["__init__"]).parameters),
-    }
-
-
-def _of_tasks(function: Any) -> set[str]:
-    """Arguments that a `task=` function hands on to those of the tasks."""
-    found: set[str] = set()
-    for task in ("binary", "multiclass", "multilabel"):
-        made = getattr(torchtally.functional, f"{task}_{function.__name__}", None)
-        found |= set(inspect.signature(made).parameters) if made is not None else set()
-    return found
+    return frozenset(p.name for p in named), frozenset(p.name for p in named if p.default is p.empty), positional
