@@ -96,6 +96,23 @@ def test_a_mask_on_a_device_does_the_same_without_waiting(case):
         assert_equal(metric.compute(), want, max(case.tolerance, 1e-5))
 
 
+@pytest.mark.parametrize(
+    "case", {c.make().statistics: c for c in reversed(CASES) if not c.sized_by_data}.values(), ids=lambda case: case.name
+)
+def test_forward_with_a_mask_on_a_device_does_not_wait(case):
+    *data, last = batches(case)
+    keep = torch.arange(rows_in(last)) % 3 != 1
+    want = fed(case, data, part_of(last, keep.nonzero().flatten().tolist())).compute()
+    with stalls.pretend_cuda():
+        metric, valid = case.make().to("cuda"), keep.to("cuda")
+        batches_there = [tuple(x.to("cuda") if isinstance(x, Tensor) else x for x in batch) for batch in (*data, last)]
+        for batch in batches_there[:-1]:
+            metric.update(*batch)
+        with assert_no_stalls():
+            metric(*batches_there[-1], valid=valid)
+        assert_equal(metric.compute(), want, max(case.tolerance, 1e-5))
+
+
 def tally():
     return tt.MetricCollection(
         {

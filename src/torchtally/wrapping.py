@@ -37,7 +37,8 @@ def counted(update: Callable[..., None]) -> Callable[..., None]:
             if not self._grad:
                 self._detach(lengths)
         except BaseException:
-            self.__dict__["_update_count"] -= 1
+            if not torch.compiler.is_compiling():
+                self.__dict__["_update_count"] -= 1
             raise
         finally:
             self.__dict__["_depth"] = 0
