@@ -22,7 +22,7 @@ NEEDED |= {"min_sensitivity": 0.5, "min_specificity": 0.5}
 TOLD = [
     cls
     for name in c.__all__
-    if not issubclass(cls := getattr(c, name), c.options.ClassificationTask) and "from_logits" in inspect.signature(cls.__init__).parameters
+    if not issubclass(cls := getattr(c, name), c.tasks.ClassificationTask) and "from_logits" in inspect.signature(cls.__init__).parameters
 ]
 SMALL = (torch.tensor([0.4]), torch.tensor([1])), (torch.tensor([-2.0, 3.0]), torch.tensor([0, 1]))  # Lightning-AI/torchmetrics#1604
 WAYS = {"host": tuple, "device": elsewhere}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import os
 import pickle
 import select
@@ -75,6 +76,7 @@ def _start(
         return pid, read
     try:
         os.close(read)
+        gc.freeze()  # what other tests left is the parent's to let go: it may hold threads that are not here
         torch.set_num_threads(1)
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
