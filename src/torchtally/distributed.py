@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import distributed as dist
 
-from .wire import PrivateWire, Shortly, Wire
+from .wire import PrivateWire, Wire
 
 Steps = Generator[Any, None, Any]
 """A read under way: yields each collective it has to wait for, returns what was read."""
@@ -238,8 +238,6 @@ class Flight:
         try:
             if self.background is not None:
                 self.background.until(work.is_completed)
-            elif isinstance(work, Shortly):
-                work.look()
             while deadline is not None and not work.is_completed():
                 if (left := deadline - time.monotonic()) <= 0:
                     raise RankTimeout(self._explain(f"a rank did not come {self._limit()}; reading again goes on waiting for it"))
