@@ -4,6 +4,7 @@ import datetime
 import os
 import signal
 import time
+from functools import partial
 
 import torch
 from torch import distributed as dist
@@ -52,10 +53,10 @@ def test_what_is_saved_or_fetched_after_a_time_out_is_a_read_of_its_own():
         dist.barrier()
         if rank:
             time.sleep(1.0)
-        late += [timed_out(lambda: m.state_dict(reduce=True)) for m in (alone, third)]
+        late += [timed_out(partial(m.state_dict, reduce=True)) for m in (alone, third)]
         if not rank:
             alone.timeout = 20.0
-            late += [timed_out(lambda: m.state_dict(reduce=True)) for m in (alone, with_patience(third))]
+            late += [timed_out(partial(m.state_dict, reduce=True)) for m in (alone, with_patience(third))]
         return late, saved, fetched.result()["a"], with_patience(first).compute()["a"]
 
     first, second = run_ranks(work)
