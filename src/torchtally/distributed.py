@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import datetime
 import queue
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch import distributed as dist
 
-from .wire import PrivateWire, Shortly, Wire
+from .wire import PrivateWire, Wire
 
 Steps = Generator[Any, None, Any]
 """A read under way: yields each collective it has to wait for, returns what was read."""
@@ -39,6 +40,7 @@ class Channel:
         self.world, self.rank = dist.get_world_size(group), dist.get_rank(group)
         self.name = group.group_name
         self.backends = _backends(group)
+        self._patience = _patience(group, next(iter(self.backends)))
         self.wire = Wire(group, self.world, self.backends.get("cpu") == "gloo")
         self._on_host = "cpu" in self.backends
         self._unfinished: Flight | None = None
@@ -82,7 +84,12 @@ class Channel:
             before = self._unfinished
             if before is not None and before is not late and before.failed is None:
                 before.limit = timeout
-                before.finish(deadline)
+                try:
+                    before.finish(deadline)
+                except RankTimeout:
+                    raise
+                except Exception:  # the others have it behind them, too, and are at this read now
+                    pass
             self._unfinished = None
             flight = begin() if late is None else late
             flight.limit = timeout
@@ -94,7 +101,7 @@ class Channel:
     def in_thread(self, flight: Flight) -> None:
         """Carry a read out in a thread, in the order in which reads were started."""
         if self._thread is None:
-            self._thread = _Thread(dist.PrefixStore(f"torchtally/{self.name}", self.store()), self.rank, self.world)
+            self._thread = _Thread(dist.PrefixStore(f"torchtally/{self.name}", self.store()), self.rank, self.world, self._patience)
             weakref.finalize(self, self._thread.jobs.put, None)
         flight.background, flight.arrived = self._thread.stopping, threading.Event()
         self._thread.jobs.put(flight)
@@ -103,30 +110,35 @@ class Channel:
 class Background(threading.Event):
     """Set when the process ends: who waits in a thread gives up. A wait is in Python, since a thread that ends within gloo aborts the process."""
 
-    def until(self, done: Callable[[], bool]) -> None:
-        pause = 0.0002
+    def until(self, done: Callable[[], bool], limit: datetime.timedelta | None = None, pauses: float = 0.01) -> None:
+        pause, began = 0.0002, time.monotonic()
         while not done():
             if self.wait(pause):
                 raise RuntimeError("this process ended before the others came")
-            pause = min(2 * pause, 0.01)
+            if limit is not None and time.monotonic() - began > limit.total_seconds():
+                raise RuntimeError(f"a rank did not come within {limit.total_seconds():g} s, the time-out of the group")
+            pause = min(2 * pause, pauses)
 
 
 class _Thread:
     """Carries out reads while the caller goes on."""
 
-    def __init__(self, store: Any, rank: int, world: int) -> None:
+    def __init__(self, store: Any, rank: int, world: int, patience: datetime.timedelta) -> None:
         self.jobs: queue.SimpleQueue[Flight | None] = queue.SimpleQueue()
         self.stopping = Background()
-        self._store, self._rank, self._world = store, rank, world
+        self._store, self._rank, self._world, self._patience = store, rank, world, patience
+        self._here = False
         self.thread = threading.Thread(target=self._work, name="torchtally", daemon=True)
         self.thread.start()
         _threads.add(self)
 
-    def _connected(self) -> Wire:
-        """Connections to the other ranks, made when all are about to."""
-        self._store.add("here", 1)
-        self.stopping.until(lambda: int(self._store.add("here", 0)) >= self._world)
-        return PrivateWire(self._store, self._rank, self._world)
+    def _met(self) -> None:
+        """Wait until all ranks are about to connect."""
+        if not self._here:  # once, or others would be counted who are not here
+            self._store.add("here", 1)
+            self._here = True
+        # Many ranks ask the store less often, which is one process.
+        self.stopping.until(lambda: int(self._store.add("here", 0)) >= self._world, self._patience, max(0.01, self._world * 1e-4))
 
     def _work(self) -> None:
         wire: Wire | None = None
@@ -146,7 +158,11 @@ class _Thread:
 
     def _reached(self, flight: Flight) -> Wire:
         try:
-            return self._connected()
+            self._met()
+        except Exception as error:
+            raise flight.lost(error) from error
+        try:
+            return PrivateWire(self._store, self._rank, self._world, self._patience)
         except Exception as error:
             raise flight.lost(error, "the other ranks cannot be reached by gloo; GLOO_SOCKET_IFNAME names the network to use") from error
 
@@ -192,10 +208,10 @@ class Flight:
             self._work = next(self._left)
         except StopIteration as stop:
             self._result, self.done, self._left, self._work = stop.value, True, None, None
-        except RankError as error:
+        except BaseException as error:
             self.failed = error
-            raise
-        except RuntimeError as error:
+            if isinstance(error, RankError) or not isinstance(error, RuntimeError):
+                raise
             raise self.lost(error) from error
 
     def _limit(self) -> str:
@@ -238,8 +254,6 @@ class Flight:
         try:
             if self.background is not None:
                 self.background.until(work.is_completed)
-            elif isinstance(work, Shortly):
-                work.look()
             while deadline is not None and not work.is_completed():
                 if (left := deadline - time.monotonic()) <= 0:
                     raise RankTimeout(self._explain(f"a rank did not come {self._limit()}; reading again goes on waiting for it"))
@@ -273,20 +287,25 @@ class Flights:
 _channels: weakref.WeakKeyDictionary[Any, Channel] = weakref.WeakKeyDictionary()
 
 
+def _group_of(process_group: Any) -> Any:
+    """What torch.distributed calls a group; its NON_GROUP_MEMBER where this rank is outside."""
+    if process_group is None:
+        return dist.group.WORLD
+    if not hasattr(process_group, "get_group"):
+        return process_group
+    if process_group.ndim != 1:
+        raise ValueError(
+            f"process_group is a DeviceMesh of {process_group.ndim} dimensions, {process_group.mesh_dim_names}; expected one. Pass "
+            "mesh['name'] of the dimension over which data differs."
+        )
+    return dist.GroupMember.NON_GROUP_MEMBER if process_group.get_coordinate() is None else process_group.get_group()
+
+
 def channel_of(process_group: Any) -> Channel | None:
     """The channel of a group, a one-dimensional DeviceMesh, or all ranks (None); None where this rank is alone or not of the group."""
     if not dist.is_available() or not dist.is_initialized():
         return None
-    group = process_group
-    if hasattr(group, "get_group"):
-        if group.ndim != 1:
-            raise ValueError(
-                f"process_group is a DeviceMesh of {group.ndim} dimensions, {group.mesh_dim_names}; expected one. Pass mesh['name'] of the "
-                "dimension over which data differs."
-            )
-        group = group.get_group()
-    if group is None:
-        group = dist.group.WORLD
+    group = _group_of(process_group)
     if group is dist.GroupMember.NON_GROUP_MEMBER:
         return None
     channel = _channels.get(group)
@@ -303,9 +322,21 @@ def rank_of() -> int:
 
 
 def is_first(process_group: Any) -> bool:
-    """Whether this rank is the first of a group, or alone."""
+    """Whether this rank is the first of a group, or reads nobody else's totals."""
     channel = channel_of(process_group)
     return channel is None or channel.rank == 0
+
+
+def is_outside(process_group: Any) -> bool:
+    """Whether a group is one of other ranks."""
+    return available() and _group_of(process_group) is dist.GroupMember.NON_GROUP_MEMBER
+
+
+def _patience(group: Any, device: str) -> datetime.timedelta:
+    """For how long the collectives of a group wait for a rank."""
+    options = getattr(group._get_backend(torch.device(device)), "options", None)
+    found: datetime.timedelta = getattr(options, "_timeout", datetime.timedelta(minutes=30))
+    return found
 
 
 def _backends(group: Any) -> dict[str, str]:

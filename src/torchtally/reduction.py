@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -82,11 +82,11 @@ class Reduction:
             fixed = [_bytes(x) for x in self._gatherable()] if plan.columns is None else []
         except Exception as error:
             return (yield from self._refuse(wire, error))
-        yield wire.all_reduce(head.tensor)
+        head = yield from _of_all(wire, head)
         known = head.known(plan.known)
         same_metrics, same_arrangement = self.layout.agreed(known)
         if not same_metrics:
-            raise RankError(f"{self.layout.title}: {self._differences(known, self.layout.lines)}")
+            raise RankError(f"{self.layout.title}: {self._differences(wire, known, self.layout.lines)}")
         if not same_arrangement:
             return (yield from self._all_apart(wire))
         works = [wire.all_reduce(flat, group[1]) for group, _, flat in big]
@@ -263,16 +263,17 @@ class Reduction:
         """Tell the others, who would wait for ever, that this rank cannot give its totals: perhaps there is no memory left to copy them."""
         head = self.layout.head(self.device)
         head.tensor[1].add_(1)  # a digest that nobody has
-        yield wire.all_reduce(head.tensor)
+        head = yield from _of_all(wire, head)
         what = f"not readable there ({type(error).__name__}: {error})"
         lines = [(name, what) for name, _ in self.layout.lines]
-        raise RankError(f"{self.layout.title}: {self._differences(head.known(FIXED), lines)}") from error
+        raise RankError(f"{self.layout.title}: {self._differences(wire, head.known(FIXED), lines)}") from error
 
-    def _differences(self, known: list[float], lines: list[tuple[str, str]]) -> str:
+    def _differences(self, wire: Wire, known: list[float], lines: list[tuple[str, str]]) -> str:
         """Who holds what, exchanged where the ranks met: their collectives can no longer be trusted to match."""
         channel, store = self.channel, self.channel.store()
+        wire.refused += 1
         incident = hashlib.blake2b(repr(known[:FIXED]).encode(), digest_size=8).hexdigest()  # the same on all ranks
-        key = f"torchtally/{channel.name}/{incident}"
+        key = f"torchtally/{channel.name}/{type(wire).__name__}/{wire.refused}/{incident}"
         store.set(f"{key}/{channel.rank}", pickle.dumps(lines))
         ranks = [f"{key}/{r}" for r in range(channel.world)]
         try:
@@ -283,6 +284,13 @@ class Reduction:
                 + self.layout.text
             )
         return differences([pickle.loads(store.get(name)) for name in ranks])
+
+
+def _of_all(wire: Wire, mine: Head) -> Generator[Any, None, Head]:
+    """The heads of all ranks, added up."""
+    sum_or_rows, work = wire.total(mine.tensor)
+    yield work
+    return mine if sum_or_rows is mine.tensor else Head(sum_or_rows.numpy().sum(0))
 
 
 def differences(layouts: list[list[tuple[str, str]]]) -> str:

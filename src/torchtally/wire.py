@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
-import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,26 +14,7 @@ from torch import distributed as dist
 FEW = 2
 """Up to so many ranks on hosts gather few numbers and add them up themselves: half as many steps as a reduction takes. Of more ranks, each would send more bytes than in one."""
 
-PATIENCE_S = 0.0003
-"""For how long a host looks whether a collective of few numbers is over before it sleeps. It helped on a busy machine, and changed nothing to speak of on an idle one."""
-
 _GATHER_SINGLE = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"
-_give_way: Any = getattr(os, "sched_yield", None)
-
-
-class Shortly:
-    """The work of a collective of few numbers between hosts, which is over in a moment once all ranks have come."""
-
-    def __init__(self, work: Any) -> None:
-        self._work = work
-        self.is_completed, self.wait = work.is_completed, work.wait
-
-    def look(self) -> None:
-        """Look for a moment, letting all others go first, whether it is over."""
-        if _give_way is not None:
-            end = time.perf_counter() + PATIENCE_S
-            while not self.is_completed() and time.perf_counter() < end:
-                _give_way()
 
 
 class Traffic:
@@ -69,6 +48,7 @@ class Wire:
     def __init__(self, group: Any, world: int, gloo: bool) -> None:
         self._group, self.world = weakref.ref(group), world  # weakly: a group that was destroyed must not live on in our table
         self.gloo = gloo  # carries host tensors
+        self.refused = 0  # reads in which ranks differed
 
     def all_reduce(self, x: Tensor, how: str = "sum") -> Any:
         for traffic in _counters:
@@ -76,13 +56,10 @@ class Wire:
         return self._reduce(x, {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}[how])
 
     def total(self, x: Tensor) -> tuple[Tensor, Any]:
-        """The sum of few numbers, or those of every rank to be added up here, one a row: what few ranks on hosts have in half the steps."""
-        if not (self.gloo and x.is_cpu):
-            return x, self.all_reduce(x)
-        if self.world > FEW:
-            return x, Shortly(self.all_reduce(x))
-        rows, work = self.all_gather(x)
-        return rows, Shortly(work)
+        """The sum of few numbers, or those of every rank, one a row, to be added up here: what few ranks on hosts have in half the steps."""
+        if self.gloo and x.is_cpu and self.world <= FEW:
+            return self.all_gather(x)
+        return x, self.all_reduce(x)
 
     def all_gather(self, x: Tensor) -> tuple[Tensor, Any]:
         """The tensor of every rank, one a row."""
@@ -106,8 +83,7 @@ class PrivateWire(Wire):
     It carries host tensors whatever the group's backend is, and makes no stream of a device wait for another rank.
     """
 
-    def __init__(self, store: Any, rank: int, world: int) -> None:
-        timeout = datetime.timedelta(minutes=30)
+    def __init__(self, store: Any, rank: int, world: int, timeout: datetime.timedelta) -> None:
         self.own: Any = dist.ProcessGroupGloo(store, rank, world, timeout)
         super().__init__(self.own, world, True)
 
