@@ -127,6 +127,13 @@ class RetrievalPrecisionRecallCurve(RetrievalMetric):
         assert callable(self.aggregation)
         return torch.as_tensor(self.aggregation(x, dim=0), dtype=torch.float64, device=x.device)
 
+    def plot(self, curve: Any = None, ax: Any = None) -> tuple[Any, Any]:  # type: ignore[override]  # torchmetrics' arguments
+        """Draw precision and recall, or those of `curve`, of the first 1, 2, … documents."""
+        from ..plotting.canvas import spaced
+        from ..plotting.curves import plot_at_every_k
+
+        return plot_at_every_k(self.compute() if curve is None else curve, ax, name=spaced(type(self).__name__))
+
     # ---- results
     def of_curve(self, curve: AtEveryK) -> tuple[Tensor, ...]:
         """The result, in full precision."""
@@ -178,6 +185,18 @@ class RetrievalRecallAtFixedPrecision(RetrievalPrecisionRecallCurve):
     """
 
     higher_is_better = True
+
+    def plot(self, val: Any = None, ax: Any = None) -> tuple[Any, Any]:  # type: ignore[override]
+        """Draw the recall, or that of `val`, and write the k it is reached at; of a list of values, the recalls step by step."""
+        from ..plotting.canvas import spaced
+        from ..plotting.curves import plot_operating_point
+        from ..plotting.values import Scale, plot_values
+
+        scale = Scale(spaced(type(self).__name__), low=0.0, high=1.0, higher_is_better=True)
+        if isinstance(val, list):
+            return plot_values([recall for recall, _ in val], ax, scale=scale)
+        recall, k = self.compute() if val is None else val
+        return plot_operating_point(recall, k, ax, labels=None, scale=scale, what="k =")
 
     def __init__(
         self,
