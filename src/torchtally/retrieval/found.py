@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..options import FormulaOptions, Unpack, flag_of
+from ..statistic import host_visible
 from ..statistics.queries import Queries
 from .base import Aggregation, RetrievalMetric, TopKMetric
 
@@ -127,6 +128,8 @@ class RetrievalHitRate(TopKMetric):
 def log_choose(n: Tensor, k: Tensor) -> Tensor:
     """The logarithm of how many ways there are to choose k of n; minus infinity where there are none."""
     possible = (k >= 0) & (k <= n)
+    if host_visible(n) and len(n) and bool(n.max() <= 1):  # no ties: there is one way at most
+        return torch.zeros_like(n).masked_fill_(~possible, -inf)
     k = k.where(possible, 0.0)
     n = n.where(possible, 0.0)
     return ((n + 1).lgamma() - (k + 1).lgamma() - (n - k + 1).lgamma()).where(possible, -inf)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from ..kernels import runs_on_device, runs_on_host
 from ..statistic import Input, Piece, Slot, Slots, Statistic, host_visible, may_wait
 from .class_counts import integers, is_label
 from .pairs import check_pair
+from .ranks import sortable
 
 SMALL = 4096
 """Batches of at most so many documents wait to be settled together."""
@@ -134,6 +136,44 @@ def _runs(x: Tensor) -> tuple[Tensor, Tensor]:
     return runs_on_device(x)
 
 
+def _ordered(score: Tensor, mark: Tensor, query: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Documents by query, then by falling score; what does not count comes last."""
+    order = score.sort(descending=True, stable=True).indices
+    order = order[query[order].sort(stable=True).indices]
+    order = order[mark[order].ge(0).to(torch.int8).sort(descending=True, stable=True).indices]
+    return score[order], mark[order], query[order]
+
+
+def _ordered_on_host(score: Tensor, mark: Tensor, query: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same without what does not count; scores may be any numbers that are equal where they are, and queries too.
+
+    Query, score and mark of a document become one integer where they fit, which sorts ten times as fast.
+    """
+    live = mark.ge(0)
+    if not bool(live.all()):
+        score, mark, query = score[live], mark[live], query[live]
+    if not len(score) or score.dtype is not torch.float32:
+        return _ordered(score, mark, query)
+    numbers = query.numpy()
+    low, high = int(numbers.min()), int(numbers.max())
+    if high - low >= 1 << 30:
+        return _ordered(score, mark, query)
+    key = np.subtract(numbers, low)
+    key <<= 32
+    key += 0x7FFFFFFF - sortable(score).numpy().astype(np.int64)
+    if mark.dtype is not torch.int8:
+        order = np.argsort(key)
+        mark = mark[torch.from_numpy(order)]
+        key = key[order]
+    else:
+        key <<= 1
+        key |= mark.numpy()
+        key.sort()
+        mark = torch.from_numpy((key & 1).astype(np.int8))
+        key >>= 1
+    return torch.from_numpy(key & 0xFFFFFFFF), mark, torch.from_numpy(key >> 32)
+
+
 class Queries:
     """What formulas see: documents ordered by query and by falling score, and sums over queries, all in float64.
 
@@ -144,17 +184,10 @@ class Queries:
     """
 
     def __init__(self, score: Tensor, mark: Tensor, query: Tensor) -> None:
-        live = mark.ge(0)
         on_host = host_visible(score, mark, query)
-        if on_host and not bool(live.all()):
-            score, mark, query, live = score[live], mark[live], query[live], live[live]
-        order = score.sort(descending=True, stable=True).indices
-        order = order[query[order].sort(stable=True).indices]
-        if not on_host:
-            order = order[live[order].to(torch.int8).sort(descending=True, stable=True).indices]  # what does not count comes last
-        score, query, live = score[order], query[order], live[order]
-        self.live = live
-        self.gain = mark[order].clamp(min=0).double()
+        score, mark, query = _ordered_on_host(score, mark, query) if on_host else _ordered(score, mark, query)
+        self.live = live = mark.ge(0)
+        self.gain = mark.clamp(min=0).double()
         self.relevant = self.gain.gt(0).double()
         begins = torch.ones_like(live)
         begins[1:] = (query[1:] != query[:-1]) | (live[1:] != live[:-1])
