@@ -4,14 +4,17 @@ import numpy as np
 import pytest
 import torch
 import torch._dynamo.testing
-from cases import elsewhere
+from cases import elsewhere, rounding
 from class_references import binary, class_counts, close, multiclass, multilabel, top_k_labels, yes_no_counts
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import spearmanr
+from sklearn import metrics as sk
 from torch import Tensor
 
 import torchtally as tt
 from torchtally import classification as c
+from torchtally.statistics.auto_curves import limits
 
 ordinary = settings(max_examples=60, deadline=None)
 FLOATS = [torch.bfloat16, torch.float16, torch.float32, torch.float64]
@@ -197,3 +200,58 @@ def test_compiled_updates_count_faults_too():
     with pytest.raises(tt.FaultError) as raised:
         tally["recall"].compute()
     assert float(raised.value.values) == 1.0
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_samples_of_a_compiled_step_join_their_lists_outside_of_its_graph(backend):
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounterWithBackend(backend)
+    metrics = tt.MetricCollection(
+        {
+            "area": c.BinaryAUROC(),
+            "precision": c.BinaryAveragePrecision(),
+            "auto": rounding(c.BinaryAUROC),
+            "order": tt.SpearmanCorrCoef(),
+            "losses": tt.CatMetric().bind(value="loss"),
+            "accuracy": c.BinaryAccuracy(),
+        }
+    )
+    weight = torch.ones(6, requires_grad=True)
+
+    def step(x, y):
+        scores = x @ weight
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, y.float())
+        metrics.update(preds=scores, target=y, loss=loss)
+        return loss, scores
+
+    compiled = torch.compile(step, backend=counter, fullgraph=True)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(2):
+        scores, target, losses = [], [], []
+        for n in (16,) * 24 + (5,):
+            x, y = torch.randn(n, 6, generator=generator), torch.randint(0, 2, (n,), generator=generator)
+            loss, out = compiled(x, y)
+            loss.backward()
+            scores.append(out.detach()), target.append(y), losses.append(loss.detach())
+        assert sum(map(len, metrics["auto"].score)) * 5 <= 40  # its budget
+        got, (p, y) = metrics.compute(), (torch.cat(scores).numpy(), torch.cat(target).numpy())
+        close(got["area"], sk.roc_auc_score(y, p))
+        close(got["precision"], sk.average_precision_score(y, p))
+        close(got["auto"], sk.roc_auc_score(y, np.searchsorted(limits(64), p.astype(np.float64), "right")))  # rounded down
+        close(got["order"], spearmanr(p, y).statistic)
+        close(got["accuracy"], ((p > 0) == y).mean())
+        assert torch.equal(got["losses"], torch.stack(losses))
+        assert metrics["area"].update_count == 25
+        metrics.reset()
+    assert counter.frame_count <= 2
+
+
+def test_compiled_updates_of_many_outputs_keep_one_row_of_moments():
+    torch._dynamo.reset()
+    metric = tt.R2Score()
+    compiled = torch.compile(lambda p, y: metric.update(p, y), backend="eager", fullgraph=True)
+    data = torch.randn(2, 12, 7, 3, generator=torch.Generator().manual_seed(0))
+    for preds, target in zip(*data):
+        compiled(preds, target)
+    assert [len(pieces) for pieces in metric.ledger.samples.values()] == [1]
+    close(metric.compute(), sk.r2_score(*(x.reshape(-1, 3).double().numpy() for x in (data[1], data[0]))))

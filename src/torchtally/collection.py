@@ -32,7 +32,7 @@ from .saving import asked_alone, opened, saving_all
 from .scripting import Unscripted
 from .sharing import Sharing
 from .statistic import map_tensors
-from .together import Members, Read, Together, peers_of, signs_of
+from .together import MEMBERS, Members, Read, Together, peers_of, reads_of, signs_of
 from .valid import rows_of, valid_part
 
 
@@ -72,11 +72,11 @@ class MetricCollection(Unscripted, NamedMetrics):
         compute_groups: bool | list[list[str]] = True,
     ) -> None:
         super().__init__(prefix, postfix)
-        self.__dict__.update(ledger=Ledger(), together=Together("MetricCollection"), _guard=Guard())
+        self.__dict__.update(ledger=Ledger(), _reads={}, _guard=Guard())
         self._put(named_metrics(metrics, additional_metrics))
 
     ledger: Ledger
-    together: Together
+    _reads: dict[str, Together]  # by purpose
     _feeding: Feeding
     _sharing: Sharing
     _guard: Guard  # of all members, too
@@ -108,12 +108,16 @@ class MetricCollection(Unscripted, NamedMetrics):
 
     def _adopt(self) -> None:
         """Let every metric inside know with whom it is read over ranks."""
-        self.together.forget()
+        self._forget_reads()
         for m in self.modules():
             if isinstance(m, Metric):
                 m.__dict__.update(_guard=self._guard, _collection=weakref.ref(self))
             elif isinstance(m, MetricCollection):
                 m.__dict__["_guard"] = self._guard
+
+    def _forget_reads(self) -> None:
+        for together in self._reads.values():
+            together.forget()
 
     # ---- sharing
     def _formulas(self) -> list[Formula]:
@@ -237,21 +241,23 @@ class MetricCollection(Unscripted, NamedMetrics):
 
     def compute(self) -> dict[str, Any]:
         """All values over everything seen since the last reset, by name."""
-        read = self._read_ranks()
+        first = self._first_to_sync()
+        read = None if first is None else self._read_with(first, self, reads_of(self, "compute"))
         with self._guard:
             total = self._sharing.total(read)
             found = self._sharing.values(total, read) if total is not None else {}
             values = {n: m._finish(found[key]) for n, m in self._modules.items() if (key := id(m)) in found}
         if len(values) < len(self._modules):
-            values = {n: values[n] if n in values else m.compute() for n, m in self._modules.items()}
+            with reads_of(self, MEMBERS).lent(read, first and first.process_group):
+                values = {n: values[n] if n in values else m.compute() for n, m in self._modules.items()}
         out = self._named(values)
         if found and total is not None:
             check_all(self._sharing.faults(total), out)
         return out
 
-    def _read_ranks(self) -> Read | None:
-        first = self._first_to_sync()
-        return None if first is None else self.together.read(self, partial(self.peers, first), first.process_group, first.timeout)
+    def _read_with(self, first: Metric, reader: Any, together: Together) -> Read | None:
+        """The totals of all ranks of a metric inside, and of all that are read with it."""
+        return together.read(reader, partial(self.peers, first, together), first.process_group, first.timeout)
 
     def _first_to_sync(self) -> Metric | None:
         """A member that is read over ranks by torch.distributed; the others like it are read with it."""
@@ -272,10 +278,10 @@ class MetricCollection(Unscripted, NamedMetrics):
                     if isinstance(m, Formula) or m._defaults:
                         yield n, m
 
-    def peers(self, metric: Metric) -> Members:
+    def peers(self, metric: Metric, together: Together) -> Members:
         """The metrics that are read over the same ranks as one of them, with their names."""
         signs = signs_of(self._modules.values(), metric.process_group) if self._told else None
-        return self.together.peers(signs, lambda: list(peers_of(self._leaves(), metric)))
+        return together.peers(signs, lambda: list(peers_of(self._leaves(), metric)))
 
     @guarded
     def fetch(self, reset: bool = False) -> Pending:
@@ -284,7 +290,7 @@ class MetricCollection(Unscripted, NamedMetrics):
         Ranks are read in the background. With `reset=True` also starts afresh: what is fetched and what is counted from now on are one
         consistent cut.
         """
-        under_way = UnderWay(self.together, list(self._leaves()))
+        under_way = UnderWay(reads_of(self, "fetch"), list(self._leaves()))
         pending = under_way.pending(self._later(under_way.read))
         if reset:
             self.reset()
@@ -340,7 +346,7 @@ class MetricCollection(Unscripted, NamedMetrics):
         Metrics without are left out; NoInterval, a ValueError, where there is no other.
         """
         asked = Intervals("MetricCollection", level, method)
-        read = read_all(self, self.together, list(self._leaves()), self.peers)
+        read = read_all(self, reads_of(self, "interval"), list(self._leaves()))
         return paired(*read_bounds(self, read, asked))
 
     def _bounds_later(self, read: Read | None, asked: Intervals) -> Callable[[], tuple[tuple[Any, Any], list[tuple[str, Fault]]]]:
@@ -369,7 +375,7 @@ class MetricCollection(Unscripted, NamedMetrics):
                 self.ledger.left += 1  # so that the next update finds all empty and shares again
             m.__dict__["_forward_cache"] = None
         self.ledger.reset()
-        self.together.forget()
+        self._forget_reads()
 
     @guarded
     def merge_state(self, other: MetricCollection | Mapping[str, Any] | str | os.PathLike[str]) -> None:
@@ -464,7 +470,7 @@ class MetricCollection(Unscripted, NamedMetrics):
 
     def over_ranks(self) -> MetricCollection:
         """A copy with the totals of all ranks, which must all call. It is local from then on."""
-        return over_ranks(self, self.together, list(self._leaves()))
+        return over_ranks(self, list(self._leaves()))
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False, spread: bool = False) -> Any:
         """Go on from saved states. `spread=True` is for the states of a whole job: the first rank takes them and the others start empty."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import datetime
 import queue
 import threading
 import time
@@ -39,6 +40,7 @@ class Channel:
         self.world, self.rank = dist.get_world_size(group), dist.get_rank(group)
         self.name = group.group_name
         self.backends = _backends(group)
+        self._patience = _patience(group, next(iter(self.backends)))
         self.wire = Wire(group, self.world, self.backends.get("cpu") == "gloo")
         self._on_host = "cpu" in self.backends
         self._unfinished: Flight | None = None
@@ -82,7 +84,12 @@ class Channel:
             before = self._unfinished
             if before is not None and before is not late and before.failed is None:
                 before.limit = timeout
-                before.finish(deadline)
+                try:
+                    before.finish(deadline)
+                except RankTimeout:
+                    raise
+                except Exception:  # the others have it behind them, too, and are at this read now
+                    pass
             self._unfinished = None
             flight = begin() if late is None else late
             flight.limit = timeout
@@ -94,7 +101,7 @@ class Channel:
     def in_thread(self, flight: Flight) -> None:
         """Carry a read out in a thread, in the order in which reads were started."""
         if self._thread is None:
-            self._thread = _Thread(dist.PrefixStore(f"torchtally/{self.name}", self.store()), self.rank, self.world)
+            self._thread = _Thread(dist.PrefixStore(f"torchtally/{self.name}", self.store()), self.rank, self.world, self._patience)
             weakref.finalize(self, self._thread.jobs.put, None)
         flight.background, flight.arrived = self._thread.stopping, threading.Event()
         self._thread.jobs.put(flight)
@@ -103,30 +110,35 @@ class Channel:
 class Background(threading.Event):
     """Set when the process ends: who waits in a thread gives up. A wait is in Python, since a thread that ends within gloo aborts the process."""
 
-    def until(self, done: Callable[[], bool]) -> None:
-        pause = 0.0002
+    def until(self, done: Callable[[], bool], limit: datetime.timedelta | None = None, pauses: float = 0.01) -> None:
+        pause, end = 0.0002, None if limit is None else time.monotonic() + limit.total_seconds()
         while not done():
             if self.wait(pause):
                 raise RuntimeError("this process ended before the others came")
-            pause = min(2 * pause, 0.01)
+            if end is not None and time.monotonic() > end:
+                raise RuntimeError(f"a rank did not come within {limit.total_seconds():g} s, the time-out of the group")
+            pause = min(2 * pause, pauses)
 
 
 class _Thread:
     """Carries out reads while the caller goes on."""
 
-    def __init__(self, store: Any, rank: int, world: int) -> None:
+    def __init__(self, store: Any, rank: int, world: int, patience: datetime.timedelta) -> None:
         self.jobs: queue.SimpleQueue[Flight | None] = queue.SimpleQueue()
         self.stopping = Background()
-        self._store, self._rank, self._world = store, rank, world
+        self._store, self._rank, self._world, self._patience = store, rank, world, patience
+        self._here = False
         self.thread = threading.Thread(target=self._work, name="torchtally", daemon=True)
         self.thread.start()
         _threads.add(self)
 
-    def _connected(self) -> Wire:
-        """Connections to the other ranks, made when all are about to."""
-        self._store.add("here", 1)
-        self.stopping.until(lambda: int(self._store.add("here", 0)) >= self._world)
-        return PrivateWire(self._store, self._rank, self._world)
+    def _met(self) -> None:
+        """Wait until all ranks are about to connect."""
+        if not self._here:  # once, or others would be counted who are not here
+            self._store.add("here", 1)
+            self._here = True
+        # Many ranks ask the store less often, which is one process.
+        self.stopping.until(lambda: int(self._store.add("here", 0)) >= self._world, self._patience, max(0.01, self._world * 1e-4))
 
     def _work(self) -> None:
         wire: Wire | None = None
@@ -146,7 +158,11 @@ class _Thread:
 
     def _reached(self, flight: Flight) -> Wire:
         try:
-            return self._connected()
+            self._met()
+        except Exception as error:
+            raise flight.lost(error) from error
+        try:
+            return PrivateWire(self._store, self._rank, self._world, self._patience)
         except Exception as error:
             raise flight.lost(error, "the other ranks cannot be reached by gloo; GLOO_SOCKET_IFNAME names the network to use") from error
 
@@ -192,10 +208,10 @@ class Flight:
             self._work = next(self._left)
         except StopIteration as stop:
             self._result, self.done, self._left, self._work = stop.value, True, None, None
-        except RankError as error:
+        except BaseException as error:
             self.failed = error
-            raise
-        except RuntimeError as error:
+            if isinstance(error, RankError) or not isinstance(error, RuntimeError):
+                raise
             raise self.lost(error) from error
 
     def _limit(self) -> str:
@@ -304,6 +320,13 @@ def is_first(process_group: Any) -> bool:
     """Whether this rank is the first of a group, or alone."""
     channel = channel_of(process_group)
     return channel is None or channel.rank == 0
+
+
+def _patience(group: Any, device: str) -> datetime.timedelta:
+    """For how long the collectives of a group wait for a rank."""
+    options = getattr(group._get_backend(torch.device(device)), "options", None)
+    found: datetime.timedelta = getattr(options, "_timeout", datetime.timedelta(minutes=30))
+    return found
 
 
 def _backends(group: Any) -> dict[str, str]:

@@ -11,7 +11,7 @@ from .distributed import Flight, Flights
 from .faults import Fault
 from .ledger import Ledger
 from .pending import Pending
-from .together import Members, Read, Together, copy_over_ranks, leaves_of, peers_of, same_ranks
+from .together import Members, Read, Together, copy_over_ranks, leaves_of, peers_of, reads_of, same_ranks
 
 if TYPE_CHECKING:
     from .formula import Formula
@@ -66,9 +66,9 @@ def read_all(reader: Any, together: Together, leaves: Leaves, peers: Callable[[A
     return Reads(reads) if reads else None
 
 
-def over_ranks(metrics: Any, together: Together, leaves: Leaves) -> Any:
+def over_ranks(metrics: Any, leaves: Leaves) -> Any:
     """A copy of a metric or collection with the totals of all ranks, waited for."""
-    read = read_all(metrics, together, leaves)
+    read = read_all(metrics, reads_of(metrics, "copy"), leaves)
     with metrics._guard:
         return copy_over_ranks(metrics, read)
 

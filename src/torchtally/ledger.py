@@ -17,6 +17,7 @@ from .buffers import IN_NUMPY, Group, buffer, combine, lay_out, ordinary, stride
 from .clock import STILL, Clock
 from .faults import Fault
 from .guard import follow, stream_of
+from .outside import enrol, keep
 from .statistic import Input, Number, Piece, Slots, Statistic, neutral
 from .statistics.averages import ScalarRows
 from .transfer import to_host
@@ -43,7 +44,7 @@ class Line:
         self.room = ROOM  # for how many of them
 
 
-_NOT_KEPT = ("_views", "_flats_in_numpy", "_views_in_numpy", "_receivers", "_scratch", "reduced", "stream")
+_NOT_KEPT = ("_views", "_flats_in_numpy", "_views_in_numpy", "_receivers", "_scratch", "reduced", "stream", "number")
 
 
 class Ledger:
@@ -98,6 +99,7 @@ class Ledger:
         self._receivers: list[list[tuple[Statistic, Slots]]] = []
         self._scratch: Ledger | None = None
         self.reduced: Any = None
+        self.number = enrol(self) if self.sampled and not torch.compiler.is_compiling() else 0
 
     def __getstate__(self) -> dict[str, Any]:
         self.fold()
@@ -126,8 +128,8 @@ class Ledger:
             with torch.inference_mode(False):
                 for (i, name), (group, start, shape) in self.place.items():
                     setattr(views[i], name, self.flats[group].narrow(0, start, prod(shape)).view(shape))
-        for i, name in self.sampled:
-            setattr(views[i], name, self.samples[i, name])
+        for i, name in self.sampled:  # those of a trace begin empty: lists that grow would compile it again each time
+            setattr(views[i], name, [] if torch.compiler.is_compiling() else self.samples[i, name])
         if not torch.compiler.is_compiling():
             self._views = views
             self._receivers = [[(self.keys[i][0], views[i]) for i in feeds] for feeds in self.feeds]
@@ -250,7 +252,11 @@ class Ledger:
 
     def _settle(self, j: int, pieces: list[Piece], first: Any) -> None:
         views = self._views if isinstance(first, int) else None  # a trace, whose numbers are tensors, must not depend on the cache
-        self.settle_into(self.views() if views is None else views, j, pieces, first)
+        views = self.views() if views is None else views
+        self.settle_into(views, j, pieces, first)
+        if torch.compiler.is_compiling():
+            for i in self.feeds[j]:
+                keep(self, i, {name: getattr(views[i], name) for part, name in self.sampled if part == i})
 
     def settle_into(self, slots: list[Slots], j: int, pieces: list[Piece], first: Any) -> None:
         """Add pieces of input `j` to these slots of all parts."""

@@ -6,7 +6,6 @@ import copy
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -24,7 +23,7 @@ from .saving import asked_alone, opened, saving_all
 from .scripting import Unscripted
 from .states import KNOWN, States, gathered_by, moved
 from .statistic import map_tensors
-from .together import Copy, Read, Together, leaves_of
+from .together import MEMBERS, Copy, Read, Together, leaves_of, reads_of
 from .wrapping import cached, counted
 
 
@@ -63,7 +62,7 @@ class Metric(Unscripted, States):
     _grad: bool  # whether states may be followed by autograd: `forward` is under way
     _dtype: torch.dtype | None
     _entries: dict[str, str]
-    _together: Together | None
+    _reads: dict[str, Together] | None  # by purpose
     _collection: Callable[[], Any] | None  # weak: of which this is a member
     _builtin = False  # update and compute of built-in metrics take care of themselves
 
@@ -85,7 +84,7 @@ class Metric(Unscripted, States):
             _grad=False,
             _dtype=None,
             _entries={},
-            _together=None,
+            _reads=None,
             _collection=None,
         )
 
@@ -149,9 +148,8 @@ class Metric(Unscripted, States):
 
     def _read_again(self) -> None:
         collection = self._collection() if self._collection is not None else None
-        for together in (self._together, collection.together if collection is not None else None):
-            if together is not None:
-                together.again(self)
+        if collection is not None:
+            reads_of(collection, MEMBERS).again(self)
 
     @guarded
     def fetch(self, reset: bool = False) -> Pending:
@@ -311,11 +309,9 @@ class Metric(Unscripted, States):
         """The totals of all ranks, of this metric and of those it is in a collection with."""
         collection = self._collection() if self._collection is not None and group is self.process_group else None
         if collection is not None and not self._is_synced:
-            read: Read | None = collection.together.read(self, partial(collection.peers, self), group, self.timeout)
+            read: Read | None = collection._read_with(self, self, reads_of(collection, MEMBERS))
             return read
-        if self._together is None:
-            self.__dict__["_together"] = Together(type(self).__name__)
-        return self._together.read(self, lambda: [(type(self).__name__, self)], group, self.timeout)  # type: ignore[union-attr]  # just set
+        return reads_of(self, "compute").read(self, lambda: [(type(self).__name__, self)], group, self.timeout)
 
     # ---- being a module
     @property
@@ -357,7 +353,7 @@ class Metric(Unscripted, States):
 
     def over_ranks(self) -> Any:
         """A copy with the totals of all ranks, which must all call. It is local from then on."""
-        return over_ranks(self, Together(type(self).__name__), leaves_named(self))
+        return over_ranks(self, leaves_named(self))
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False, spread: bool = False) -> Any:
         """Go on from saved states. `spread=True` is for the states of a whole job: the first rank takes them and the others start empty."""
@@ -420,7 +416,7 @@ class Metric(Unscripted, States):
         return f"{type(self).__name__}({inside}{children}{chr(10) if children else ''})"
 
     def __getstate__(self) -> dict[str, Any]:
-        gone = ("_computed", "_forward_cache", "_together", "_collection", "_token", "_stream")
+        gone = ("_computed", "_forward_cache", "_reads", "_collection", "_token", "_stream")
         return {**self.__dict__, **dict.fromkeys(gone)}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:

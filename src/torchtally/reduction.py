@@ -86,7 +86,7 @@ class Reduction:
         known = head.known(plan.known)
         same_metrics, same_arrangement = self.layout.agreed(known)
         if not same_metrics:
-            raise RankError(f"{self.layout.title}: {self._differences(known, self.layout.lines)}")
+            raise RankError(f"{self.layout.title}: {self._differences(wire, known, self.layout.lines)}")
         if not same_arrangement:
             return (yield from self._all_apart(wire))
         works = [wire.all_reduce(flat, group[1]) for group, _, flat in big]
@@ -266,13 +266,14 @@ class Reduction:
         head = yield from _of_all(wire, head)
         what = f"not readable there ({type(error).__name__}: {error})"
         lines = [(name, what) for name, _ in self.layout.lines]
-        raise RankError(f"{self.layout.title}: {self._differences(head.known(FIXED), lines)}") from error
+        raise RankError(f"{self.layout.title}: {self._differences(wire, head.known(FIXED), lines)}") from error
 
-    def _differences(self, known: list[float], lines: list[tuple[str, str]]) -> str:
+    def _differences(self, wire: Wire, known: list[float], lines: list[tuple[str, str]]) -> str:
         """Who holds what, exchanged where the ranks met: their collectives can no longer be trusted to match."""
         channel, store = self.channel, self.channel.store()
+        wire.refused += 1
         incident = hashlib.blake2b(repr(known[:FIXED]).encode(), digest_size=8).hexdigest()  # the same on all ranks
-        key = f"torchtally/{channel.name}/{incident}"
+        key = f"torchtally/{channel.name}/{type(wire).__name__}/{wire.refused}/{incident}"
         store.set(f"{key}/{channel.rank}", pickle.dumps(lines))
         ranks = [f"{key}/{r}" for r in range(channel.world)]
         try:

@@ -128,6 +128,9 @@ class Statistic:
         """Add the normal form of a batch, in place."""
         raise NotImplementedError
 
+    def tidy(self, slots: Slots) -> None:
+        """Make less of the samples that updates append, where there are many: compiled updates cannot, which see their own only."""
+
     def lane(self) -> Any:
         """Empty host state: Python numbers that wait to join the slots. None where everything goes to the slots."""
         return None

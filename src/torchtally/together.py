@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from operator import attrgetter
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from .metric import Metric
 
 Members = Sequence[tuple[str, "Metric"]]
+
+MEMBERS = "members"
+"""The purpose of reads of a collection's members that are asked on their own."""
 
 
 class Read:
@@ -48,21 +53,22 @@ class Read:
 
 
 class Together:
-    """Reads for one metric, or for a collection and each of its members.
+    """Reads for one purpose of one metric, of a collection, or of the members of one that are asked on their own (`shared`).
 
-    A read serves all members until one of them is written to; a reader that asks a second time starts a new one, because other ranks may
-    have changed. So who reads when decides what is communicated, and that is the same on all ranks.
+    A shared read serves all members until one of them is written to; a member that asks a second time starts a new one, because other ranks
+    may have changed. All other reads are new. So who reads when decides what is communicated, and that is the same on all ranks.
     """
 
-    def __init__(self, title: str) -> None:
-        self.title = title
+    def __init__(self, title: str, shared: bool = False) -> None:
+        self.title, self.shared = title, shared
+        self._lent: tuple[int, Channel | None, Read] | None = None
         self.forget()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"title": self.title}
+        return {"title": self.title, "shared": self.shared}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["title"])  # type: ignore[misc]  # nothing but the title is kept
+        self.__init__(**state)  # type: ignore[misc]  # nothing else is kept
 
     def forget(self) -> None:
         """Members came or went, or share differently."""
@@ -108,6 +114,15 @@ class Together:
         """A member was reset: what it reads next is new, whatever the others do with what was read."""
         self._served.add(id(metric))
 
+    @contextmanager
+    def lent(self, read: Read | None, group: Any) -> Iterator[None]:
+        """What this thread asks for within is in a read that there is, whatever other threads add meanwhile."""
+        self._lent = None if read is None else (get_ident(), channel_of(group), read)
+        try:
+            yield
+        finally:
+            self._lent = None
+
     # ---- reading
     def read(self, reader: Any, members: Callable[[], Members], group: Any, timeout: float | None) -> Read | None:
         """The totals of all ranks, waited for. None where this rank is alone.
@@ -118,6 +133,8 @@ class Together:
             channel = channel_of(group)
             if channel is None:
                 return None
+            if self._lent is not None and self._lent[:2] == (get_ident(), channel):
+                return self._lent[2]
             found = self.kept(reader, channel)
             if found is not None:
                 return found
@@ -128,7 +145,14 @@ class Together:
         def begin() -> Flight:
             nonlocal current
             with reader._guard:
+                self._channel, self._served, self._read = channel, set(), None
                 current = self._late = self._start(channel, members())
+                self._token = object()
+                for ledger in self._ledgers:
+                    ledger.reduced = self._token
+                for user in self._users:
+                    if (m := user()) is not None:
+                        m.__dict__["_token"] = self._token
                 current[0].start()
                 return current[0]
 
@@ -138,8 +162,10 @@ class Together:
             read = current[1]
             read.totals = totals
             if self._late is current:
-                self._late, self._read = None, read
-                self._served.add(id(reader))
+                self._late = None
+                if self.shared:
+                    self._read = read
+                    self._served.add(id(reader))
             return read
 
     def start(self, members: Members, group: Any) -> tuple[Flight, Read] | None:
@@ -147,9 +173,7 @@ class Together:
         channel = channel_of(group)
         if channel is None or channel.fake:
             return None
-        flight, read = self._start(channel, members, later=True)
-        self._token = None  # a later `compute` reads anew
-        return flight, read
+        return self._start(channel, members, later=True)
 
     def _lay_out(self, channel: Channel, members: Members) -> None:
         """What travels how, and where each member's totals will be, unless it is known from the last time."""
@@ -177,21 +201,25 @@ class Together:
             self._lay_out(channel, members)
         ledgers, users = self._ledgers, [m for _, m in members if not hasattr(m, "ledger")] if self._users else []
         layout, plan, found_at, apart = self._laid
-        self._channel, self._served = channel, set()
-        self._read, self._late = None, None
         read = Read(Totals([], [], False), *found_at)
         states, events = _states_of(users) if users else (None, [])
         reduction = Reduction(channel, plan, layout, ledgers, states, apart, later, closed=True)
         reduction.events += events
-        self._token = object()
-        for ledger in ledgers:
-            ledger.reduced = self._token
-        for m in users:
-            m.__dict__["_token"] = self._token
         flight = Flight(channel.wire, reduction.steps, _Lost(layout, channel))
         if later:
             channel.in_thread(flight)
         return flight, read
+
+
+def reads_of(owner: Any, purpose: str) -> Together:
+    """The reads of a metric or a collection for one purpose: what timed out in one is not what another goes on waiting for."""
+    reads: dict[str, Together] | None = owner.__dict__.get("_reads")
+    if reads is None:
+        reads = owner.__dict__["_reads"] = {}
+    found = reads.get(purpose)
+    if found is None:
+        found = reads[purpose] = Together(type(owner).__name__, purpose == MEMBERS)
+    return found
 
 
 def _parts(needs: list[tuple[int, list[Key], bool]], frozen: list[Ledger]) -> list[Ledger]:

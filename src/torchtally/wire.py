@@ -48,6 +48,7 @@ class Wire:
     def __init__(self, group: Any, world: int, gloo: bool) -> None:
         self._group, self.world = weakref.ref(group), world  # weakly: a group that was destroyed must not live on in our table
         self.gloo = gloo  # carries host tensors
+        self.refused = 0  # reads in which ranks differed
 
     def all_reduce(self, x: Tensor, how: str = "sum") -> Any:
         for traffic in _counters:
@@ -82,8 +83,7 @@ class PrivateWire(Wire):
     It carries host tensors whatever the group's backend is, and makes no stream of a device wait for another rank.
     """
 
-    def __init__(self, store: Any, rank: int, world: int) -> None:
-        timeout = datetime.timedelta(minutes=30)
+    def __init__(self, store: Any, rank: int, world: int, timeout: datetime.timedelta) -> None:
         self.own: Any = dist.ProcessGroupGloo(store, rank, world, timeout)
         super().__init__(self.own, world, True)
 

@@ -74,7 +74,7 @@ def test_ranks_together_give_what_one_process_gives_in_one_collective(seeds):
         assert alone == want
         assert later == want
         assert (collectives, sent) == (1, HEAD * 8)
-        assert one_by_one == 0  # the collection's read serves each member once
+        assert one_by_one == 1  # one read for all members: other ranks may have counted since the collection was read
         assert again == 1  # and a second question is a new read
 
 

@@ -1,6 +1,7 @@
 """Reads one after the other: what is remembered from one to the next, and what is looked at anew."""
 
 import gc
+import threading
 import weakref
 
 import pytest
@@ -15,6 +16,20 @@ from torchtally import wire
 from torchtally.wire import counted
 
 pytestmark = pytest.mark.skipif(not dist.is_available(), reason="this build of PyTorch has no torch.distributed")
+
+
+class Users(tt.Metric):
+    """A user's metric."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.add_state("total", torch.zeros(()), "sum")
+
+    def update(self, value):
+        self.total += value
+
+    def compute(self):
+        return self.total
 
 
 def sums(**options):
@@ -76,6 +91,47 @@ def test_what_changed_since_the_last_read_is_seen():
             more,
             more,
         ]
+
+
+def test_a_member_read_after_its_collection_sees_what_other_ranks_added_since():
+    """Some ranks have a batch more than others, and the collection was read before it."""
+
+    def work(rank):
+        metrics = tt.MetricCollection({"a": tt.SumMetric(timeout=10.0), "b": tt.CatMetric(), "all": Users()})
+        metrics.update(1.0)
+        out = [metrics.compute()["all"]]
+        if rank:
+            metrics.update(10.0)
+        out += [metrics["a"].compute(), metrics["b"].compute(), metrics["all"].compute()]
+        if not rank:
+            metrics.update(100.0)
+        return [*out, metrics.compute()["a"], metrics.state_dict(reduce=True)["a.total"]]
+
+    assert run_ranks(work) == [[2.0, 12.0, [1.0, 1.0, 10.0], 12.0, 112.0, 112.0]] * 2
+
+
+def test_a_collection_with_users_metrics_is_read_at_once_though_another_thread_updates():
+    class Slow(Users):
+        def compute(self):
+            if update is not None:
+                thread = threading.Thread(target=update, args=(5.0,))
+                thread.start()
+                thread.join(0.2)
+            return self.total
+
+    update = None
+
+    def work(rank):
+        nonlocal update
+        metrics = tt.MetricCollection({"slow": Slow(), "user": Users(timeout=10.0), "least": tt.MinMaxMetric(tt.SumMetric(timeout=10.0))})
+        metrics.update(1.0)
+        update = metrics.update if rank else None
+        with counted() as traffic:
+            values = metrics.compute()
+        update = None
+        return values["slow"], values["user"], values["raw"], traffic.collectives
+
+    assert run_ranks(work) == [[2.0, 2.0, 2.0, 2]] * 2
 
 
 @pytest.mark.parametrize("few", [8, 1], ids=["gathered", "reduced"])

@@ -116,6 +116,10 @@ class AutoSamples(ScoreSamples):
 
     def update(self, slots: Slots, *normal: Any) -> None:
         super().update(slots, *normal)
+        if not torch.compiler.is_compiling():
+            self.tidy(slots)
+
+    def tidy(self, slots: Slots) -> None:
         if self._held(slots) > self.most:
             self._round(slots)
 

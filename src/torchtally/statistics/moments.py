@@ -287,6 +287,10 @@ class WideMoments(Statistic):
             table = self.added(table, *normal)
         rows.append(table.view(1, -1))
 
+    def tidy(self, slots: Slots) -> None:
+        if [x.shape for x in slots.rows[:-1]] == [slots.rows[-1].shape]:
+            slots.rows[:] = [merged(*(x.view(self.height, -1) for x in slots.rows)).view(1, -1)]
+
     def totals(self, slots: Slots) -> Moments | None:
         rows = [x.view(self.height, -1) for piece in slots.rows for x in piece]
         if not rows:

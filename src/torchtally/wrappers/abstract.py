@@ -22,7 +22,7 @@ from ..options import OPTIONS
 from ..pending import Pending, finished
 from ..saving import opened
 from ..statistic import map_tensors
-from ..together import Read, Together, copy_over_ranks, leaves_of
+from ..together import MEMBERS, Read, Together, copy_over_ranks, leaves_of, reads_of
 from ..valid import rows_of
 
 Later = Callable[[], tuple[Any, list[tuple[str, Fault]]]]
@@ -145,7 +145,8 @@ class WrapperMetric(Metric):
 
     def interval(self, level: float = 0.95, method: str = "wilson") -> tuple[Any, Any]:
         """The confidence intervals of the metrics inside, `(low, high)`, each in the form of the value; see `Accuracy.interval`."""
-        return read_bounds(self, self._read(), Intervals(type(self).__name__, level, method))
+        read = read_all(self, reads_of(self, "interval"), leaves_named(self))
+        return read_bounds(self, read, Intervals(type(self).__name__, level, method))
 
     def _bounds_later(self, read: Read | None, asked: Intervals) -> Callable[[], tuple[tuple[Any, Any], list[tuple[str, Fault]]]]:
         parts = [m._bounds_later(read, asked) for m in self._parts()]
@@ -242,13 +243,9 @@ class WrapperMetric(Metric):
         """The totals of all ranks, in one go for all metrics inside, and for the collection around."""
         collection = self._collection() if self._collection is not None else None
         if collection is not None:
-            return read_all(self, collection.together, leaves_named(self), collection.peers)
-        together = self._together or Together(type(self).__name__)
-        self.__dict__["_together"] = together
-        return read_all(self, together, leaves_named(self))
-
-    def over_ranks(self) -> Any:
-        return copy_over_ranks(self, self._read())
+            together = reads_of(collection, MEMBERS)
+            return read_all(self, together, leaves_named(self), lambda m: collection.peers(m, together))
+        return read_all(self, reads_of(self, "compute"), leaves_named(self))
 
     def sync(self, *args: Any, **kwargs: Any) -> None:
         """Replace the totals of every metric inside by those of all ranks, until `unsync`."""

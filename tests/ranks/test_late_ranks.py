@@ -1,0 +1,183 @@
+"""Reads that wait longer than they should: what goes on waiting for what, and what comes next."""
+
+import datetime
+import os
+import signal
+import time
+from functools import partial
+
+import torch
+from torch import distributed as dist
+from torch import tensor
+
+import torchtally as tt
+from ranks.harness import DIED, Raised, run_ranks
+
+
+def sums(timeout=None, **more):
+    return tt.MetricCollection({"a": tt.SumMetric(timeout=timeout), "b": tt.CatMetric(timeout=timeout), **more})
+
+
+def timed_out(read):
+    """Whether a read raised RankTimeout."""
+    try:
+        read()
+    except tt.RankTimeout:
+        return True
+    return False
+
+
+def with_patience(metrics):
+    for m in metrics.values():
+        m.timeout = 20.0
+    return metrics
+
+
+def test_what_is_saved_or_fetched_after_a_time_out_is_a_read_of_its_own():
+    def work(rank):
+        first, second, third = sums(0.2), sums(0.2), sums(0.2)
+        for metrics in (first, second, third):
+            metrics.update(1.0)
+        alone = tt.SumMetric(timeout=0.2)
+        alone.update(3.0)
+        if rank:
+            time.sleep(1.0)
+        late = [timed_out(first.compute)]
+        saved = with_patience(first).state_dict(reduce=True)["a.total"]
+        if rank:
+            time.sleep(1.0)
+        late.append(timed_out(second.compute))
+        fetched = second.fetch()
+        if not rank:  # the other one has read it already
+            assert with_patience(second).compute()["a"] == 2.0
+        dist.barrier()
+        if rank:
+            time.sleep(1.0)
+        late += [timed_out(partial(m.state_dict, reduce=True)) for m in (alone, third)]
+        if not rank:
+            alone.timeout = 20.0
+            late += [timed_out(partial(m.state_dict, reduce=True)) for m in (alone, with_patience(third))]
+        return late, saved, fetched.result()["a"], with_patience(first).compute()["a"]
+
+    first, second = run_ranks(work)
+    assert first == [[True, True, True, True, False, False], 2.0, 2.0, 2.0]
+    assert second == [[False] * 4, 2.0, 2.0, 2.0]
+
+
+def test_an_error_that_follows_a_time_out_is_not_that_of_the_next_read():
+    def work(rank):
+        metric = tt.MaxMetric(timeout=20.0) if rank else tt.SumMetric(timeout=0.2)
+        after = sums(20.0)
+        after.update(1.0)
+        if rank:
+            time.sleep(1.0)
+        try:
+            metric.compute()
+        except tt.RankError as error:
+            return type(error).__name__, after.compute()["a"]
+
+    assert run_ranks(work) == [["RankTimeout", 2.0], ["RankError", 2.0]]
+
+
+def unreadable(number):
+    raise LookupError(f"no {number} here")
+
+
+class Odd:
+    """What cannot be unpickled."""
+
+    def __reduce__(self):
+        return unreadable, (7,)
+
+
+class Things(tt.Metric):
+    def __init__(self):
+        super().__init__()
+        self.add_state("things", [], None)
+
+    def update(self, x):
+        self.things.append(x)
+
+    def compute(self):
+        return len(self.things)
+
+
+def test_states_that_cannot_be_unpacked_raise_the_same_at_every_read():
+    def work(rank):
+        metric = Things()
+        metric.update(Odd())
+        said = []
+        for read in (metric.compute, metric.compute, lambda: metric.fetch().result()):
+            try:
+                read()
+            except LookupError as error:
+                said.append(str(error))
+        metric.reset()
+        metric.update(tensor(1.0))
+        return said, metric.compute(), metric.fetch().result()
+
+    assert run_ranks(work) == [[["no 7 here"] * 3, 2, 2]] * 2
+
+
+def test_a_rank_that_dies_before_the_first_fetch_is_waited_for_as_long_as_by_the_group():
+    def work(rank):
+        group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=2))
+        metric = tt.SumMetric(process_group=group)
+        metric.update(1.0)
+        metric.compute()
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        fetched = metric.fetch()
+        try:
+            fetched.result(timeout=30.0)
+        except tt.RankError as error:
+            return type(error).__name__, str(error), metric.metric_state["total"]
+
+    survivor, killed = run_ranks(work)
+    assert killed == DIED
+    assert not isinstance(survivor, Raised | str), survivor
+    kind, said, total = survivor
+    assert (kind, total) == ("RankError", 1.0)
+    assert "SumMetric, on rank 0 of 2: a collective failed (a rank did not come within 2 s, the time-out of the group)" in said
+
+
+def test_a_second_refusal_is_told_of_the_rank_that_refuses_then():
+    class Shy(tt.Metric):
+        def __init__(self):
+            super().__init__()
+            self.add_state("total", torch.zeros(()), "sum")
+
+        def update(self, x):
+            self.total += x
+
+        def compute(self):
+            return self.total
+
+        def _snapshot(self):
+            return {"total": lambda: None} if shy else super()._snapshot()
+
+    shy = False
+
+    def work(rank):
+        nonlocal shy
+        metric, said = Shy(), []
+        metric.update(1.0)
+        for bad in (1, 0, 1):
+            shy = rank == bad
+            if rank != bad:
+                time.sleep(0.2)
+            for read in (metric.compute, lambda: metric.fetch().result()):
+                try:
+                    read()
+                except tt.RankError as error:
+                    said.append(str(error))
+        shy = False
+        return said, metric.compute()
+
+    first, second = run_ranks(work)
+    assert not isinstance(first, Raised | str), first
+    assert first == second
+    said, after = first
+    there, elsewhere = "on rank 1: Shy is not readable there", "(elsewhere not readable there"  # of two, the first counts as usual
+    assert [part in text for part, text in zip([there, there, elsewhere, elsewhere, there, there], said)] == [True] * 6
+    assert after == 2.0
