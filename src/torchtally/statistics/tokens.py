@@ -8,25 +8,24 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import log_softmax
 
 from ..faults import Fault, FaultError, note
 from ..refusal import check_plain
 from ..statistic import Input, Piece, Slot, Slots, Statistic, host_visible
 from .class_counts import integers, is_label
 
-_BLOCK, _BLOCK_ON_DEVICE = 1 << 20, 1 << 27
-"""So many logits are worked on at a time, on the host and on a device: temporary memory does not grow with the batch."""
+_BLOCK, _BLOCK_ON_DEVICE = 1 << 17, 1 << 27
+"""So many logits are worked on at a time, on the host in the cache: temporary memory does not grow with the batch."""
 
 
 def surprise(logits: Tensor, target: Tensor) -> Tensor:
     """Minus the log-probability of each target, float64 `(N,)`, of logits `(N, V)`: in float32 unless the logits are float64.
 
-    The largest logit is taken off both parts first, so that large ones cost no digits.
+    Large logits cost no digits: the softmax takes the largest off first.
     """
     x = logits if logits.dtype is torch.float64 else logits.float()
-    best = x.detach().amax(1, keepdim=True)
-    rest = (x - best).exp().sum(1).log()
-    return rest.double() + (best - x.gather(1, target[:, None]))[:, 0].double()
+    return -log_softmax(x, 1).gather(1, target[:, None])[:, 0].double()
 
 
 @dataclass(frozen=True)
@@ -59,14 +58,14 @@ class Tokens(Input):
         if not host_visible(preds, target):
             return None, (preds, target)
         total, count, bad = self._sums(preds, target)
-        if strict and bool(bad.any()):
-            i = int(bad.nonzero()[0, 1])
+        if strict and bad.numpy().any():
+            i = int(bad.numpy()[0].argmax())
             row, token = preds.reshape(-1, preds.shape[-1])[i], int(target.reshape(-1)[i])
             words = row.shape[0]
             if 0 <= token < words:
                 raise FaultError(f"the logits of token {i} have NaN or are all -inf. Without a probability there is no perplexity.")
             raise FaultError(f"target {token} of token {i} is impossible; expected 0..{words - 1}. Pass ignore_index for padding.")
-        return "sums", (total.item(), int(count))
+        return "sums", (float(total.numpy()), int(count.numpy()))
 
     def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
         if not isinstance(pieces[0][0], Tensor):
