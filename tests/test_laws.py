@@ -29,10 +29,11 @@ def every_case(always):
 without_exception = pytest.mark.parametrize("case", every_case({case.name for case in CASES}))
 every = pytest.mark.parametrize("case", every_case(SAMPLE))
 
-# What compiles is the update, and that is its statistics': one case of each is enough.
-of_each_statistic = pytest.mark.parametrize(
-    "case", {case.make().statistics: case for case in reversed(CASES)}.values(), ids=lambda c: c.name
-)
+# What compiles or is captured is the update, and that is its statistics': one case of each is enough.
+BY_STATISTIC = {case.make().statistics: case for case in reversed(CASES)}.values()
+of_each_statistic = pytest.mark.parametrize("case", BY_STATISTIC, ids=lambda c: c.name)
+of_each_that_stays_small = pytest.mark.parametrize("case", [c for c in BY_STATISTIC if not c.grows], ids=lambda c: c.name)
+of_each_that_grows = pytest.mark.parametrize("case", [c for c in BY_STATISTIC if c.grows], ids=lambda c: c.name)
 
 
 def leaves(value):
@@ -63,7 +64,7 @@ def joined(data):
 
 
 def public_metrics():
-    for module in (tt.aggregation, tt.classification, tt.regression):
+    for module in (tt.aggregation, tt.classification, tt.regression, tt.retrieval):
         for name in module.__dict__.get("__all__", dir(module)):
             cls = getattr(module, name)
             if inspect.isclass(cls) and issubclass(cls, tt.Metric) and cls.__module__.startswith("torchtally"):

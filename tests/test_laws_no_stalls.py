@@ -3,7 +3,7 @@
 import pytest
 import torch
 from cases import CASES, batches
-from test_laws import as_numbers, assert_equal, fed, leaves, of_each_statistic
+from test_laws import as_numbers, assert_equal, fed, leaves, of_each_that_grows, of_each_that_stays_small
 from torch.utils import _pytree as pytree
 
 from torchtally.stalls import pretend_cuda
@@ -72,9 +72,15 @@ def replayed(case, data):
     return metric
 
 
-@of_each_statistic
+@of_each_that_stays_small
 def test_a_captured_update_counts_every_replay(case):
     data = batches(case, (7, 7, 7, 7))
     metric = replayed(case, data)
     assert_equal([x.cpu() for x in leaves(metric.compute())], fed(case, data).compute(), case.tolerance)
     assert metric.update_count == len(data)
+
+
+@of_each_that_grows
+def test_a_capture_keeps_no_samples_and_says_so(case):
+    with pytest.raises(RuntimeError, match="the replay of a CUDA graph cannot append"):
+        replayed(case, batches(case, (7, 7)))

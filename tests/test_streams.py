@@ -2,11 +2,14 @@
 
 import pytest
 import torch
+import torch._dynamo.testing
 from torch import tensor
 
 import torchtally as tt
 from torchtally import classification as c
 from torchtally import stalls
+from torchtally.ledger import Ledger
+from torchtally.outside import enrol
 from torchtally.stalls.sources.pretend import streams
 from torchtally.testing import assert_no_stalls
 
@@ -124,3 +127,23 @@ def test_a_capture_waits_for_no_stream_outside(waits):
     with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
         metrics.update(**batch)
     assert waits == []
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_compiled_update_meets_other_streams_when_it_runs_and_before_it_adds(monkeypatch, backend):
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounterWithBackend(backend)
+    metric, met, meet = c.BinaryF1Score(), [], Ledger.meet
+    ledger = metric.ledger
+    ledger.on_cpu, ledger.number = False, enrol(ledger)  # as on a device: nothing is compiled for a pretended one
+    monkeypatch.setattr(
+        Ledger, "meet", lambda self: meet(self) if torch.compiler.is_compiling() else met.append((self is ledger, int(self.clock.ticks)))
+    )
+    compiled = torch.compile(lambda *batch: metric.update(*batch), backend=counter, fullgraph=True)
+    for n in (4, 4, 7, 9, 3):
+        compiled(torch.ones(n), torch.ones(n, dtype=torch.int64))
+    assert met == [(True, n) for n in range(5)]
+    assert counter.frame_count <= 2
+    ledger.on_cpu = True
+    assert metric.update_count == 5
+    assert metric.compute() == 1

@@ -17,7 +17,7 @@ from .statistic import Input, Slot, Statistic
 from .virtual import register
 
 if TYPE_CHECKING:
-    from . import classification, functional, regression, wrappers
+    from . import classification, functional, regression, retrieval, wrappers
     from .classification import (
         AUROC,
         EER,
@@ -67,6 +67,18 @@ if TYPE_CHECKING:
         SymmetricMeanAbsolutePercentageError,
         TweedieDevianceScore,
         WeightedMeanAbsolutePercentageError,
+    )
+    from .retrieval import (
+        RetrievalFallOut,
+        RetrievalHitRate,
+        RetrievalMAP,
+        RetrievalMRR,
+        RetrievalNormalizedDCG,
+        RetrievalPrecision,
+        RetrievalPrecisionRecallCurve,
+        RetrievalRecall,
+        RetrievalRecallAtFixedPrecision,
+        RetrievalRPrecision,
     )
     from .throughput import Throughput
     from .wrappers import (
@@ -147,6 +159,16 @@ __all__ = [
     "Recall",
     "RecallAtFixedPrecision",
     "RelativeSquaredError",
+    "RetrievalFallOut",
+    "RetrievalHitRate",
+    "RetrievalMAP",
+    "RetrievalMRR",
+    "RetrievalNormalizedDCG",
+    "RetrievalPrecision",
+    "RetrievalPrecisionRecallCurve",
+    "RetrievalRPrecision",
+    "RetrievalRecall",
+    "RetrievalRecallAtFixedPrecision",
     "Running",
     "RunningMean",
     "RunningSum",
@@ -169,11 +191,12 @@ __all__ = [
     "functional",
     "load",
     "regression",
+    "retrieval",
     "save",
     "wrappers",
 ]
 
-_FAMILIES = ("classification", "regression", "wrappers", "throughput")
+_FAMILIES = ("classification", "regression", "retrieval", "wrappers", "throughput")
 
 
 def __getattr__(name: str) -> Any:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from .distributed import is_first
+from .distributed import is_first, is_outside
 from .errors import TallyError
 from .formula import Formula
 from .metric import Metric
@@ -66,15 +66,27 @@ def save(metrics: Metric | MetricCollection, path: str | os.PathLike[str], reduc
 
     The file appears under its name only when it is complete, replaces an older one in one step, and carries a checksum. It is read by
     `torchtally.load`, by `torch.load(path, weights_only=True)["state"]`, and by `torchtally show` and `torchtally merge` on the command line.
-    With `reduce=True` all ranks must call; the totals of all of them are saved by the first.
+    With `reduce=True` all ranks must call; the totals of all of them are saved by the first rank of the metrics' groups.
     """
     metrics = metrics.over_ranks() if reduce else metrics
-    if reduce and not all(is_first(m.process_group) for m in leaves_of(metrics).values()):
+    if reduce and not _is_to_write(leaves_of(metrics)):
         return
     with saving_all() if isinstance(metrics, Metric) and metrics._modules else nullcontext():
         state = dict(metrics.state_dict())
     content = {"torchtally": FORMAT, "state": state, "metrics": _described(metrics)}
     write({**content, "checksum": checksum(content)}, path)
+
+
+def _is_to_write(metrics: Mapping[str, Metric]) -> bool:
+    """Whether this rank is the first of all groups that metrics are read over."""
+    outside = [n for n, m in metrics.items() if is_outside(m.process_group)]
+    first = all(is_first(m.process_group) for m in metrics.values())
+    if first and outside and any(m.process_group is None for m in metrics.values()):
+        raise ValueError(
+            f"torchtally.save: the first of all ranks has no totals of {outside}, which are read over a group that it is not in. "
+            "Save metrics of different groups in files of their own."
+        )
+    return first and not outside
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:

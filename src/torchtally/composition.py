@@ -12,6 +12,7 @@ from torch import Tensor
 from .faults import Fault
 from .metric import Metric
 from .pending import finished
+from .saving import opened
 from .together import Read
 
 
@@ -93,9 +94,13 @@ class CompositionalMetric(Metric):
             leaf.persistent(mode)
 
     def merge_state(self, other: Metric | dict[str, Any] | str | os.PathLike[str]) -> None:
-        if not isinstance(other, CompositionalMetric) or len(other.leaves()) != len(self.leaves()):
-            raise ValueError("CompositionalMetric.merge_state expects a composition of the same metrics.")
-        for mine, theirs in zip(self.leaves(), other.leaves()):
+        found = opened(other)
+        if isinstance(found, dict):
+            states, found = found, self.clone()
+            found.load_state_dict(states)
+        if not isinstance(found, CompositionalMetric) or len(found.leaves()) != len(self.leaves()):
+            raise ValueError("CompositionalMetric.merge_state expects a composition of the same metrics, its states, or a file of them.")
+        for mine, theirs in zip(self.leaves(), found.leaves()):
             mine.merge_state(theirs)
 
     @property

@@ -111,11 +111,11 @@ class Background(threading.Event):
     """Set when the process ends: who waits in a thread gives up. A wait is in Python, since a thread that ends within gloo aborts the process."""
 
     def until(self, done: Callable[[], bool], limit: datetime.timedelta | None = None, pauses: float = 0.01) -> None:
-        pause, end = 0.0002, None if limit is None else time.monotonic() + limit.total_seconds()
+        pause, began = 0.0002, time.monotonic()
         while not done():
             if self.wait(pause):
                 raise RuntimeError("this process ended before the others came")
-            if end is not None and time.monotonic() > end:
+            if limit is not None and time.monotonic() - began > limit.total_seconds():
                 raise RuntimeError(f"a rank did not come within {limit.total_seconds():g} s, the time-out of the group")
             pause = min(2 * pause, pauses)
 
@@ -287,20 +287,25 @@ class Flights:
 _channels: weakref.WeakKeyDictionary[Any, Channel] = weakref.WeakKeyDictionary()
 
 
+def _group_of(process_group: Any) -> Any:
+    """What torch.distributed calls a group; its NON_GROUP_MEMBER where this rank is outside."""
+    if process_group is None:
+        return dist.group.WORLD
+    if not hasattr(process_group, "get_group"):
+        return process_group
+    if process_group.ndim != 1:
+        raise ValueError(
+            f"process_group is a DeviceMesh of {process_group.ndim} dimensions, {process_group.mesh_dim_names}; expected one. Pass "
+            "mesh['name'] of the dimension over which data differs."
+        )
+    return dist.GroupMember.NON_GROUP_MEMBER if process_group.get_coordinate() is None else process_group.get_group()
+
+
 def channel_of(process_group: Any) -> Channel | None:
     """The channel of a group, a one-dimensional DeviceMesh, or all ranks (None); None where this rank is alone or not of the group."""
     if not dist.is_available() or not dist.is_initialized():
         return None
-    group = process_group
-    if hasattr(group, "get_group"):
-        if group.ndim != 1:
-            raise ValueError(
-                f"process_group is a DeviceMesh of {group.ndim} dimensions, {group.mesh_dim_names}; expected one. Pass mesh['name'] of the "
-                "dimension over which data differs."
-            )
-        group = group.get_group()
-    if group is None:
-        group = dist.group.WORLD
+    group = _group_of(process_group)
     if group is dist.GroupMember.NON_GROUP_MEMBER:
         return None
     channel = _channels.get(group)
@@ -317,9 +322,14 @@ def rank_of() -> int:
 
 
 def is_first(process_group: Any) -> bool:
-    """Whether this rank is the first of a group, or alone."""
+    """Whether this rank is the first of a group, or reads nobody else's totals."""
     channel = channel_of(process_group)
     return channel is None or channel.rank == 0
+
+
+def is_outside(process_group: Any) -> bool:
+    """Whether a group is one of other ranks."""
+    return available() and _group_of(process_group) is dist.GroupMember.NON_GROUP_MEMBER
 
 
 def _patience(group: Any, device: str) -> datetime.timedelta:

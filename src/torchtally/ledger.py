@@ -17,7 +17,7 @@ from .buffers import IN_NUMPY, Group, buffer, combine, lay_out, ordinary, stride
 from .clock import STILL, Clock
 from .faults import Fault
 from .guard import follow, stream_of
-from .outside import enrol, keep
+from .outside import CAPTURED, enrol, keep, meet
 from .statistic import Input, Number, Piece, Slots, Statistic, neutral
 from .statistics.averages import ScalarRows
 from .transfer import to_host
@@ -99,7 +99,8 @@ class Ledger:
         self._receivers: list[list[tuple[Statistic, Slots]]] = []
         self._scratch: Ledger | None = None
         self.reduced: Any = None
-        self.number = enrol(self) if self.sampled and not torch.compiler.is_compiling() else 0
+        outside = self.sampled or not self.on_cpu  # what compiled updates do there, see outside.py
+        self.number = enrol(self) if outside and not torch.compiler.is_compiling() else 0
 
     def __getstate__(self) -> dict[str, Any]:
         self.fold()
@@ -173,7 +174,10 @@ class Ledger:
     # ---- streams
     def meet(self) -> None:
         """Order what the device is asked next after what other streams were asked to do with the totals. To be called before they are used."""
-        if self.stream is not None and not torch.compiler.is_compiling():
+        if torch.compiler.is_compiling():
+            if self.number and not self.on_cpu:
+                meet(self)
+        elif self.stream is not None:
             self.stream = follow(self.stream, self.device, self._held)
 
     def _held(self) -> list[Any]:
@@ -251,12 +255,17 @@ class Ledger:
             self._settle(j, pieces, line.first)
 
     def _settle(self, j: int, pieces: list[Piece], first: Any) -> None:
-        views = self._views if isinstance(first, int) else None  # a trace, whose numbers are tensors, must not depend on the cache
-        views = self.views() if views is None else views
+        if isinstance(first, int):
+            self.settle_into(self.views() if self._views is None else self._views, j, pieces, first)
+            return
+        views = self.views()  # a trace, whose numbers are tensors, must not depend on the cache
+        kept = [(i, [name for part, name in self.sampled if part == i]) for i in self.feeds[j]]
+        if not torch.compiler.is_compiling() and any([names for _, names in kept]):
+            raise RuntimeError(CAPTURED)
         self.settle_into(views, j, pieces, first)
         if torch.compiler.is_compiling():
-            for i in self.feeds[j]:
-                keep(self, i, {name: getattr(views[i], name) for part, name in self.sampled if part == i})
+            for i, names in kept:
+                keep(self, i, {name: getattr(views[i], name) for name in names})
 
     def settle_into(self, slots: list[Slots], j: int, pieces: list[Piece], first: Any) -> None:
         """Add pieces of input `j` to these slots of all parts."""
@@ -361,11 +370,11 @@ class Ledger:
             if self.device.type == "meta":  # there is nothing to move: start empty
                 empty = Ledger(self.keys, device)
                 self.flats, self.clock = empty.flats, empty.clock
-                self._drop()
             else:
                 self.fold()
                 self._replace(lambda x: x.to(device))
             self.device, self.on_cpu, self.stream = device, device.type == "cpu", stream_of(device)
+            self._drop()
 
     def _replace(self, copy: Callable[[Tensor], Tensor]) -> None:
         """New buffers in place of the old."""
@@ -373,7 +382,6 @@ class Ledger:
             self.flats = {g: copy(flat) for g, flat in self.flats.items()}
             self.clock.ticks = copy(self.clock.ticks)
             self.samples = {p: [copy(x) for x in pieces] for p, pieces in self.samples.items()}
-        self._drop()
 
     def scratch(self) -> Ledger:
         """An empty ledger of the same layout: what one batch adds."""

@@ -1,4 +1,4 @@
-"""What a compiled update does outside of its graph: samples join their lists, whose lengths a graph must not know."""
+"""What a compiled update does outside of its graph: samples join their lists, whose lengths a graph must not know, and streams are ordered."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from .statistic import captured
+
 if TYPE_CHECKING:
     from .ledger import Ledger
 
 _library = torch.library.Library("torchtally", "DEF")
-# A compiler drops what returns nothing and changes nothing, so it is told that the token changes: that keeps calls, and their order.
-_library.define("keep(Tensor(a!) token, SymInt ledger, SymInt part, str names, Tensor[] samples) -> ()")
+_tags = [torch.Tag.cudagraph_unsafe] if hasattr(torch.Tag, "cudagraph_unsafe") else []  # a replay would not come here
+# A compiler drops what returns nothing and changes nothing, so it is told that tensors change: that keeps calls, and their order.
+_library.define("keep(Tensor(a!) token, SymInt ledger, SymInt part, str names, Tensor[] samples) -> ()", tags=_tags)
+_library.define("meet(Tensor(a!)[] totals, SymInt ledger) -> ()", tags=_tags)
+
+CAPTURED = "Samples are kept in lists, to which the replay of a CUDA graph cannot append. Update such metrics outside of the capture."
 
 _ledgers: weakref.WeakValueDictionary[int, Ledger] = weakref.WeakValueDictionary()
 _numbers = itertools.count(1)
@@ -28,14 +34,21 @@ def enrol(ledger: Ledger) -> int:
 
 
 def _keep(token: Tensor, ledger: int, part: int, names: str, samples: list[Tensor]) -> None:
+    if captured(token):
+        raise RuntimeError(CAPTURED)
     found = _ledgers[ledger]
     for name, sample in zip(names.split(), samples):
         found.samples[part, name].append(sample.clone())  # the graph will use its memory again
     found.keys[part][0].tidy(found.views()[part])
 
 
-_library.impl("keep", _keep, "CompositeExplicitAutograd")
-torch.library.register_fake("torchtally::keep", lambda *_: None, lib=_library)
+def _meet(totals: list[Tensor], ledger: int) -> None:
+    _ledgers[ledger].meet()
+
+
+for _name, _run in (("keep", _keep), ("meet", _meet)):
+    _library.impl(_name, _run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"torchtally::{_name}", lambda *_: None, lib=_library)
 
 
 def keep(ledger: Ledger, part: int, samples: dict[str, list[Tensor]]) -> None:
@@ -43,3 +56,8 @@ def keep(ledger: Ledger, part: int, samples: dict[str, list[Tensor]]) -> None:
     names = " ".join([name for name, pieces in samples.items() for _ in pieces])
     if names:
         torch.ops.torchtally.keep(ledger.clock.ticks, ledger.number, part, names, [x for pieces in samples.values() for x in pieces])
+
+
+def meet(ledger: Ledger) -> None:
+    """Let a graph, when it runs, order what it does with a ledger's totals after what other streams were asked to do with them."""
+    torch.ops.torchtally.meet([*ledger.flats.values(), ledger.clock.ticks], ledger.number)

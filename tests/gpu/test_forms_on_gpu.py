@@ -5,9 +5,9 @@ import threading
 import pytest
 import torch
 from cases import batches as case_batches
-from test_laws import assert_equal, fed, leaves, of_each_statistic
+from test_laws import assert_equal, fed, leaves, of_each_that_stays_small
 from test_laws_no_stalls import replayed
-from test_laws_on_gpu import fifty_means, fifty_means_batch, five, five_batch
+from test_laws_on_gpu import fifty_means, fifty_means_batch, five, five_batch, samples
 
 COLLECTIONS = pytest.mark.parametrize("make, batch", [(five, five_batch), (fifty_means, fifty_means_batch)], ids=["five", "fifty_means"])
 
@@ -104,7 +104,27 @@ def test_a_compiled_update_is_one_graph(real_gpu):
     assert_equal([x.cpu() for x in leaves(tally.compute())], on_cpu(five, host))
 
 
-@of_each_statistic
+@pytest.mark.parametrize("make", [five, samples])
+def test_compiled_updates_on_one_stream_are_read_on_another(real_gpu, make):
+    """Samples, too, which the graph hands out."""
+    host = batches(five_batch, 40)
+    tally = make().to("cuda").set_dtype(torch.float64)
+    data = [on_gpu(b) for b in host]
+    update = torch.compile(lambda loss, preds, target: tally.update(loss=loss, preds=preds, target=target), fullgraph=True)
+    update(**data[0])
+    tally.reset()
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    for done, b in enumerate(data, 1):
+        with torch.cuda.stream(side):
+            if done % 20 == 0:
+                busy()
+            update(**b)
+        if done in (20, 40):
+            assert_equal([x.cpu() for x in leaves(tally.compute())], on_cpu(make, host[:done]))
+
+
+@of_each_that_stays_small
 def test_a_captured_update_counts_every_replay(gpu, case):
     data = case_batches(case, (7, 7, 7, 7))
     metric = replayed(case, data)

@@ -170,6 +170,21 @@ def test_files_are_merged_and_shown_on_the_command_line(tmp_path, run):
         assert len(failed.stderr.splitlines()) == 1
 
 
+def test_compositions_take_states_and_files(tmp_path):
+    def share():
+        return tt.SumMetric() / (tt.SumMetric() + 1.0)
+
+    first, second, whole = share(), share(), share()
+    first.update(1.0)
+    second.update(2.0)
+    tt.save(second, tmp_path / "second.pt")
+    for part in (first, first.state_dict(), tmp_path / "second.pt"):
+        whole.merge_state(part)
+    assert float(whole.compute()) == pytest.approx(4 / 5)
+    with pytest.raises(ValueError, match="composition of the same metrics"):
+        whole.merge_state(tt.SumMetric())
+
+
 def test_users_metrics_merge_and_different_ones_do_not(tmp_path):
     def saved(name, metric, values):
         for x in values:

@@ -119,6 +119,31 @@ def test_a_member_whose_ranks_are_others_changes_nothing_for_the_rest(tmp_path):
         assert (every, pair) == (6.0, 3.0)
 
 
+def test_a_rank_outside_of_a_group_reads_its_own_and_saves_nothing(tmp_path):
+    def work(rank):
+        from torch.distributed.device_mesh import DeviceMesh
+
+        out = []
+        for n, group in enumerate((dist.new_group([1, 2]), DeviceMesh("cpu", [1, 2]))):
+            metric = tt.MetricCollection({"sum": tt.SumMetric(process_group=group, timeout=20.0)})
+            metric.update(rank + 1.0)
+            if rank == 0:
+                time.sleep(0.5)  # who writes last would win
+            tt.save(metric, tmp_path / f"{n}.pt", reduce=True)
+            out += [metric.compute()["sum"], metric.fetch().result()["sum"]]
+            dist.barrier()
+            out.append(tt.load(tmp_path / f"{n}.pt")["sum.total"])
+        metric.add_metrics({"all": tt.SumMetric()})
+        try:
+            tt.save(metric, tmp_path / "both.pt", reduce=True)
+        except ValueError as error:
+            out.append(str(error).partition(", which")[0])
+        return out
+
+    outside = [1.0, 1.0, 5.0, 1.0, 1.0, 5.0, "torchtally.save: the first of all ranks has no totals of ['sum']"]
+    assert run_ranks(work, 3) == [outside, [5.0] * 6, [5.0] * 6]
+
+
 def test_what_is_made_of_other_metrics_is_fetched_without_waiting():
     def work(rank):
         hits, seen = tt.SumMetric(), tt.SumMetric()

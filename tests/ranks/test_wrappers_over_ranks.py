@@ -3,6 +3,7 @@
 import test_sliced as slices
 import torch
 from test_wrappers import CASES, batches, both, fed, numbers
+from torch import distributed as dist
 
 import torchtally as tt
 from ranks.harness import Raised, run_ranks
@@ -84,6 +85,42 @@ def test_what_must_stay_local_stays_local():
         return metric.compute().item(), users.compute()["val_a"].item(), {k: float(x) for k, x in low.compute().items()}
 
     assert run_ranks(work) == [[1.0 + 2 * r, 0.5, {"raw": 4.0, "max": 4.0, "min": 0.5}] for r in range(2)]
+
+
+def test_extremes_are_of_the_ranks_and_of_the_data_that_the_values_are_of():
+    class Total(tt.Metric):
+        def __init__(self):
+            super().__init__()
+            self.add_state("total", torch.zeros(()), "sum")
+
+        def update(self, x):
+            self.total += x
+
+        def compute(self):
+            return self.total
+
+    def work(rank):
+        out = []
+        for inside in (tt.SumMetric(), Total()):
+            metric = tt.MinMaxMetric(inside)
+            empty = metric.compute(), metric.fetch().result()  # no rank has seen anything
+            if rank:
+                metric.update(3.0)
+            out += [*({k: float(x) for k, x in values.items()} for values in empty), metric.compute(), metric.fetch().result()]
+        pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+        for options in ({"process_group": pairs[rank // 2]}, {"sync_on_compute": False}):
+            metric = tt.MinMaxMetric(tt.SumMetric(**options))
+            metric.update(float(rank))
+            for _ in range(2):
+                found = metric.compute()
+            out.append(found)
+        return out
+
+    nothing, three = {"raw": 0.0, "max": -torch.inf, "min": torch.inf}, {"raw": 9.0, "max": 9.0, "min": 9.0}
+    for rank, found in enumerate(run_ranks(work, 4)):
+        assert not isinstance(found, Raised), found
+        assert found[:8] == [nothing, nothing, three, three] * 2
+        assert found[8:] == [{"raw": x, "max": x, "min": x} for x in ([1.0, 1.0, 5.0, 5.0][rank], float(rank))]
 
 
 def test_slices_over_ranks():

@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from ..aggregation import MaxMetric, MinMetric
 from ..collection import MetricCollection
+from ..formula import Formula
 from ..intervals import Intervals, NoInterval
 from ..options import MetricOptions, Unpack
 from ..pending import finished
-from ..together import Read
+from ..together import Read, leaves_of
 from .abstract import Later, WrapperMetric, checked_metric
 
 
@@ -45,8 +46,12 @@ class MinMaxMetric(WrapperMetric):
         count = len(base_metric) if isinstance(base_metric, MetricCollection) else 1
         self.lowest = nn.ModuleList([MinMetric(nan_strategy="ignore") for _ in range(count)]).to(base_metric.device)
         self.highest = nn.ModuleList([MaxMetric(nan_strategy="ignore") for _ in range(count)]).to(base_metric.device)
-        for m in (*self.lowest, *self.highest):
-            m.persistent(True)
+        parts = list(base_metric.values()) if isinstance(base_metric, MetricCollection) else [base_metric]
+        for part, *bounds in zip(parts, self.lowest, self.highest):
+            for m in bounds:
+                for leaf in [*leaves_of(part).values()][:1]:  # the extremes are of values over the same ranks
+                    m.__dict__.update({n: leaf.__dict__[n] for n in ("process_group", "sync_on_compute", "timeout")})
+                m.persistent(True)
         self._hold()
 
     @property
@@ -68,11 +73,18 @@ class MinMaxMetric(WrapperMetric):
         base = self._base_metric._later(read)
         before = [m._later(read) for m in (*self.lowest, *self.highest)]
 
-        seen = read is not None or self.update_count > 0
+        counts = {m: m.update_count for m in leaves_of(self._base_metric).values()}
+
+        def seen(m: Any) -> bool:
+            if read is None or m not in read:
+                return counts[m] > 0
+            if isinstance(m, Formula):
+                return read.ledger_of(m).updates > 0
+            return any(_differs(x, m._defaults[n]) for states in read.states_of(m) for n, x in states.items())
 
         def arrived() -> Any:
             value, faults = base()
-            return self._with_extremes(finished(value), [bound()[0] for bound in before], seen), faults
+            return self._with_extremes(finished(value), [bound()[0] for bound in before], any(map(seen, counts))), faults
 
         return arrived
 
@@ -126,6 +138,11 @@ class MinMaxMetric(WrapperMetric):
         super().merge_state(theirs)
         for mine, its in zip((*self.lowest, *self.highest), (*theirs.lowest, *theirs.highest)):
             mine.merge_state(its)
+
+
+def _differs(x: Any, default: Any) -> bool:
+    """Whether a state is another than that of an empty metric."""
+    return len(x) > 0 if isinstance(default, list) else not torch.equal(x.to(default), default)
 
 
 def _told(x: Any) -> str:
