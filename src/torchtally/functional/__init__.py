@@ -1,4 +1,7 @@
-"""One-shot forms of metrics: the value on one batch, nothing kept."""
+"""One-shot forms of metrics: the value on one batch, nothing kept.
+
+Wrong values on a device are reported at once, for which a call waits; with `validate_args=False` none does.
+"""
 
 from . import classification, regression, retrieval, text
 from .classification import *  # noqa: F403  # the functions are made from the metrics
