@@ -267,6 +267,32 @@ def spearman() -> Ways:
     return {"floor": lambda: floors.spearman(preds, target), "torchtally": ours.compute, "torchmetrics": their_compute}
 
 
+def retrieval() -> Ways:
+    """Ten retrieval metrics of 20,000 documents of 400 queries, in ten updates, and reading them."""
+    import torchmetrics
+    import torchmetrics.retrieval
+
+    import torchtally.retrieval
+
+    g = torch.Generator().manual_seed(9)
+    data = torch.randn(20_000, generator=g), torch.randint(0, 2, (20_000,), generator=g), torch.randint(0, 400, (20_000,), generator=g)
+    batches = list(zip(*(x.chunk(10) for x in data)))
+    names = ("MAP", "MRR", "NormalizedDCG", "Precision", "Recall", "HitRate", "FallOut", "RPrecision", "AUROC", "PrecisionRecallCurve")
+
+    def way(library: Any) -> Callable[[], None]:
+        metrics = library.MetricCollection({n: getattr(library.retrieval, f"Retrieval{n}")() for n in names})
+
+        def run() -> None:
+            metrics.reset()
+            for preds, target, indexes in batches:
+                metrics.update(preds, target, indexes=indexes)
+            metrics.compute()
+
+        return run
+
+    return {"torchtally": way(torchtally), "torchmetrics collection": way(torchmetrics)}
+
+
 def _yes_no() -> list[tuple[torch.Tensor, torch.Tensor]]:
     """A hundred batches of 10,000 probabilities and targets."""
     g = torch.Generator().manual_seed(5)
@@ -393,6 +419,7 @@ WORKLOADS: dict[str, Callable[[], Ways]] = {
     "regression of 8192 pairs": functools.partial(regression, 0.0),
     "regression of 8192 pairs at 1e6": functools.partial(regression, 1e6),
     "rank correlation": spearman,
+    "ten retrieval metrics, 10 updates and compute": retrieval,
     "exact curves, 100 updates": functools.partial(curves_update, None),
     "exact curves, compute": curves_compute,
     "curves at 200 thresholds, 100 updates": functools.partial(curves_update, 200),

@@ -14,6 +14,7 @@ from torch import Tensor
 import torchtally as tt
 from torchtally import classification as c
 from torchtally import regression as r
+from torchtally import retrieval as ret
 from torchtally.statistics import auto_curves
 
 Batch = tuple[Any, ...]
@@ -498,6 +499,54 @@ def _curves() -> list[Case]:
     return found
 
 
+def documents(n: int, g: torch.Generator) -> Batch:
+    """Some scores are tied; some queries go on in the next batch."""
+    return (torch.randn(n, generator=g) * 4).round() / 4, torch.randint(0, 2, (n,), generator=g), torch.randint(0, 4, (n,), generator=g)
+
+
+def padded_documents(n: int, g: torch.Generator) -> Batch:
+    preds, target, indexes = documents(n, g)
+    return preds, target.masked_fill(torch.rand(n, generator=g) < 0.3, -1), indexes
+
+
+def gains(n: int, g: torch.Generator) -> Batch:
+    preds, _, indexes = documents(n, g)
+    return preds, torch.randint(0, 4, (n,), generator=g), indexes
+
+
+def _retrieval() -> list[Case]:
+    """Metrics of documents ranked by query."""
+
+    def case(label: str, cls: type, batch: Any = documents, **options: Any) -> Case:
+        return Case(f"{cls.__name__}-{label}" if label else cls.__name__, functools.partial(cls, **options), batch, grows=True)
+
+    found = [case("", getattr(ret, name), gains if name == "RetrievalNormalizedDCG" else documents) for name in ret.__all__]
+    for cls in (ret.RetrievalPrecision, ret.RetrievalRecall, ret.RetrievalFallOut, ret.RetrievalHitRate, ret.RetrievalMRR, ret.RetrievalMAP, ret.RetrievalAUROC):
+        found.append(case("first", cls, padded_documents, top_k=2, ignore_index=-1))
+    found += [
+        case("median", ret.RetrievalRPrecision, aggregation="median", empty_target_action="skip"),
+        case("least", ret.RetrievalMAP, aggregation="min", empty_target_action="pos"),
+        case("most", ret.RetrievalMRR, aggregation="max"),
+        case("adaptive", ret.RetrievalPrecision, top_k=5, adaptive_k=True),
+        case("partial", ret.RetrievalAUROC, max_fpr=0.4),
+        case("first", ret.RetrievalNormalizedDCG, gains, top_k=3),
+        case("first", ret.RetrievalPrecisionRecallCurve, padded_documents, max_k=3, ignore_index=-1),
+        case("adaptive", ret.RetrievalPrecisionRecallCurve, adaptive_k=True, empty_target_action="pos"),
+        case("median", ret.RetrievalPrecisionRecallCurve, max_k=6, adaptive_k=True, aggregation="median"),
+        case("first", ret.RetrievalRecallAtFixedPrecision, min_precision=0.4, max_k=3),
+    ]
+    return found
+
+
+def tokens(n: int, g: torch.Generator) -> Batch:
+    return torch.randn(n, 3, 7, generator=g), torch.randint(0, 7, (n, 3), generator=g)
+
+
+def padded_tokens(n: int, g: torch.Generator) -> Batch:
+    preds, target = tokens(n, g)
+    return preds, target.masked_fill(torch.rand(n, 3, generator=g) < 0.3, -100)
+
+
 CASES: list[Case] = [
     Case("MeanMetric", tt.MeanMetric, numbers),
     Case("MeanMetric-weighted", tt.MeanMetric, weighted_numbers),
@@ -519,6 +568,9 @@ CASES: list[Case] = [
     *_weighted(),
     *_averaged(),
     *_scores(),
+    *_retrieval(),
+    Case("Perplexity", tt.text.Perplexity, tokens),
+    Case("Perplexity-padded", functools.partial(tt.text.Perplexity, -100), padded_tokens),
 ]
 
 

@@ -10,6 +10,8 @@ import torch
 from random_configurations import AREAS, CURVES, RATES, Drawn
 from torch import Tensor
 
+from torchtally import retrieval
+
 OF_CONFUSION = ("ConfusionMatrix", "JaccardIndex", "CohenKappa", "MatthewsCorrCoef")
 POINTS = ("PrecisionAtFixedRecall", "RecallAtFixedPrecision", "SensitivityAtSpecificity", "SpecificityAtSensitivity")
 SCORED = (*CURVES, *AREAS, *POINTS, "EER")
@@ -52,6 +54,8 @@ def known(d: Drawn, batches: list[tuple[Any, ...]], got: Any, want: Any) -> str 
     """The beginning of a row of docs/differences.md that tells of this value."""
     if d.family == "aggregation":
         return _of_aggregation(d, batches)
+    if d.family == "retrieval":
+        return _of_retrieval(d, batches, want)
     return (_of_classification if d.family == "classification" else _of_regression)(d, Data(d, batches), want)
 
 
@@ -63,6 +67,38 @@ def _of_aggregation(d: Drawn, batches: list[tuple[Any, ...]]) -> str | None:
             return "`MeanMetric(nan_strategy=0.5)`, a NaN value with a weight"
     if d.name == "CatMetric" and sum(int((~torch.as_tensor(b[0]).isnan()).sum()) for b in batches) < 2:
         return "`CatMetric` of no or one value"
+    return None
+
+
+def _of_retrieval(d: Drawn, batches: list[tuple[Any, ...]], want: Any) -> str | None:
+    if d.name == "RetrievalPrecisionRecallCurve" and not want[0].ndim:
+        return '`multidim_average="samplewise"`, one sample'
+    if d.name == "RetrievalPrecisionRecallCurve" and d.options["adaptive_k"] and len(batches) == 1 and len(want[2]) > len(batches[0][0]):
+        return "`retrieval_precision_recall_curve(adaptive_k=True)`"
+    if d.name == "RetrievalRecallAtFixedPrecision":
+        curve = retrieval.RetrievalPrecisionRecallCurve(**{k: v for k, v in d.options.items() if k != "min_precision"}).set_dtype(
+            torch.float64
+        )
+        for batch in batches:
+            curve.update(*batch)
+        if bool((curve.compute()[0] - d.options["min_precision"]).abs().lt(1e-6).any()):
+            return "`RetrievalRecallAtFixedPrecision` where a precision is `min_precision`"
+    preds, target, indexes = (torch.cat(x) for x in zip(*batches))
+    if d.options.get("ignore_index") is not None:
+        kept = target != d.options["ignore_index"]
+        preds, target, indexes = preds[kept], target[kept], indexes[kept]
+    each = [(preds[indexes == q].double(), target[indexes == q]) for q in indexes.unique()]
+    if any(len(p.unique()) < len(p) for p, _ in each):
+        return "retrieval metrics of tied scores"
+    k = d.options.get("top_k")
+    if (
+        d.name == "RetrievalMAP"
+        and k is not None
+        and any(int((t > 0).sum()) > int((t[p.argsort(descending=True)[:k]] > 0).sum()) for p, t in each)
+    ):
+        return "`RetrievalMAP(top_k=k)`"
+    if d.name == "RetrievalAUROC" and any(len(t[p.argsort(descending=True)[:k]].unique()) < 2 for p, t in each):
+        return "`RetrievalAUROC` of a query"
     return None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-FAMILIES = ("aggregation", "classification", "regression")
+FAMILIES = ("aggregation", "classification", "regression", "retrieval")
 TASKS = ("Binary", "Multiclass", "Multilabel")
 LABELLESS = (
     "ROC",
@@ -40,7 +40,11 @@ RATES = (
 AREAS = ("AUROC", "AveragePrecision", "LogAUC")
 CURVES = ("ROC", "PrecisionRecallCurve")
 FLOATS = (torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16)
-FUNCTIONS = {"BinaryGroupStatRates": "binary_groups_stat_rates"}
+FUNCTIONS = {
+    "BinaryGroupStatRates": "binary_groups_stat_rates",
+    "RetrievalMAP": "retrieval_average_precision",
+    "RetrievalMRR": "retrieval_reciprocal_rank",
+}
 
 
 @dataclass
@@ -110,6 +114,8 @@ def drawn(r: random.Random, name: str) -> Drawn:
         return _classified(r, name)
     if family == "regression":
         return _regressed(r, name)
+    if family == "retrieval":
+        return _retrieved(r, name)
     return _aggregated(r, name)
 
 
@@ -288,6 +294,35 @@ def _regressed(r: random.Random, name: str) -> Drawn:
         if awkward == "infinite" and dtype is not torch.int64 and n > 1:
             preds.view(-1)[0] = torch.inf
         out.batches.append((preds.to(dtype), target.to(dtype)))
+    return out
+
+
+def _retrieved(r: random.Random, name: str) -> Drawn:
+    generator = torch.Generator().manual_seed(r.randrange(1 << 30))
+    table: dict[str, list[Any]] = {
+        "empty_target_action": ["neg", "pos", "skip", "error"],
+        "ignore_index": [None, None, -1, 0],
+        "top_k": [None, 1, 3, 50],
+        "max_k": [None, 1, 3, 8],
+        "adaptive_k": [False, True],
+        "max_fpr": [None, 0.5],
+        "min_precision": [0.0, 0.3],
+        "aggregation": ["mean", "median", "min", "max"],
+    }
+    if name == "RetrievalAUROC":  # theirs has no error where there is nothing but relevant documents
+        table["empty_target_action"].remove("error")
+    options = {p: r.choice(table[p]) for p in parameters(name) if p in table}
+    out = Drawn("retrieval", name, options, [])
+    tied = r.random() < 0.3
+    queries = r.choice([1, 3, 6])
+    dtype = r.choice(FLOATS)
+    for n in [r.choice([1, 2, 7, 25]) for _ in range(r.choice([1, 2, 4]))]:
+        preds = torch.rand(n, generator=generator, dtype=torch.float64) + 0.01  # theirs takes scores up to 0 for not retrieved
+        target = torch.randint(0, 4 if name == "RetrievalNormalizedDCG" else 2, (n,), generator=generator)
+        if options.get("ignore_index") == -1:
+            target[torch.rand(n, generator=generator) < 0.3] = -1
+        indexes = torch.randint(0, queries, (n,), generator=generator)
+        out.batches.append(((preds * 4).ceil().to(dtype) / 4 if tied else preds.to(dtype), target, indexes))
     return out
 
 

@@ -611,3 +611,35 @@ def test_a_device_form_of_users_metrics_needs_nothing_of_ours():
     metric.update(*elsewhere((X, Y)))
     assert isinstance(metric.compute(), Tensor)
     assert float(metric.compute()) == pytest.approx(5 / 3)
+
+
+def test_states_declared_with_values_start_anew_where_a_module_made_on_meta_is_put():
+    class Own(tt.Metric):
+        def __init__(self, **where):
+            super().__init__()
+            self.add_state("total", torch.zeros((), **where), "sum")
+            self.add_state("best", torch.tensor(-torch.inf, **where), "max")
+            self.add_state("seen", [], "cat")
+
+        def update(self, x):
+            self.total += x
+            self.best = torch.maximum(self.best, x)
+            self.seen.append(x)
+
+        def compute(self):
+            return self.total + self.best + len(self.seen)
+
+    with torch.device("meta"):
+        model, lost = torch.nn.ModuleList([Own(device="cpu")]), torch.nn.ModuleList([Own()])
+    assert model[0].total.is_meta
+    model.to_empty(device="cpu")
+    for _ in range(2):
+        model[0].update(torch.tensor(3.0))
+        assert float(model[0].compute()) == 7.0
+        model[0].reset()
+    model[0].update(torch.tensor(3.0))
+    model.to("meta").to_empty(device="cpu")
+    model[0].update(torch.tensor(1.0))
+    assert float(model[0].compute()) == 3.0
+    with pytest.raises(NotImplementedError, match=r"Own: states \['total', 'best'\] were declared on the meta device.*device='cpu'"):
+        lost.to_empty(device="cpu")

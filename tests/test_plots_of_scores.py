@@ -9,6 +9,7 @@ from torch import tensor
 
 from torchtally import classification as c
 from torchtally import plotting
+from torchtally.retrieval import RetrievalPrecisionRecallCurve, RetrievalRecallAtFixedPrecision
 
 
 @pytest.fixture(autouse=True)
@@ -200,6 +201,24 @@ def test_an_operating_point_tells_its_threshold():
     metric = c.MulticlassRecallAtFixedPrecision(2, min_precision=0.5)
     _, ax = metric.plot((tensor([0.5, 1.0]), tensor([0.25, 0.75])), labels=["no", "yes"])
     assert ticks(ax.yaxis) == ["no (at 0.25)", "yes (at 0.75)"]
+
+
+def test_precision_and_recall_of_the_first_documents():
+    documents = tensor([0.2, 0.3, 0.5, 0.1, 0.3]), tensor([1, 0, 1, 0, 1]), tensor([0, 0, 0, 1, 1])
+    metric = RetrievalPrecisionRecallCurve()
+    with pytest.raises(ValueError, match="there is nothing to draw"):
+        metric.plot()
+    metric.update(*documents)
+    figure, ax = metric.plot()
+    drawn(figure)
+    assert texts(ax) == ["precision", "recall"]
+    assert [line.get_ydata().tolist() for line in ax.lines] == [pytest.approx(x.tolist()) for x in metric.compute()[:2]]
+    metric = RetrievalRecallAtFixedPrecision(0.4)
+    metric.update(*documents)
+    _, ax = metric.plot()
+    assert ax.get_title() == "Retrieval recall at fixed precision: 1 at k = 3"
+    _, ax = metric.plot([metric.compute(), metric.compute()])
+    assert len(ax.lines[0].get_ydata()) == 2
 
 
 @pytest.mark.parametrize("curve", [tensor([1.0]), (tensor([1.0]), tensor([1.0]))], ids=["tensor", "two"])

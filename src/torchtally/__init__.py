@@ -17,7 +17,7 @@ from .statistic import Input, Slot, Statistic
 from .virtual import register
 
 if TYPE_CHECKING:
-    from . import classification, functional, regression, wrappers
+    from . import classification, functional, regression, retrieval, text, wrappers
     from .classification import (
         AUROC,
         EER,
@@ -68,6 +68,19 @@ if TYPE_CHECKING:
         TweedieDevianceScore,
         WeightedMeanAbsolutePercentageError,
     )
+    from .retrieval import (
+        RetrievalFallOut,
+        RetrievalHitRate,
+        RetrievalMAP,
+        RetrievalMRR,
+        RetrievalNormalizedDCG,
+        RetrievalPrecision,
+        RetrievalPrecisionRecallCurve,
+        RetrievalRecall,
+        RetrievalRecallAtFixedPrecision,
+        RetrievalRPrecision,
+    )
+    from .text import Perplexity
     from .throughput import Throughput
     from .wrappers import (
         BootStrapper,
@@ -138,6 +151,7 @@ __all__ = [
     "NormalizedRootMeanSquaredError",
     "PearsonCorrCoef",
     "Pending",
+    "Perplexity",
     "Precision",
     "PrecisionAtFixedRecall",
     "PrecisionRecallCurve",
@@ -147,6 +161,16 @@ __all__ = [
     "Recall",
     "RecallAtFixedPrecision",
     "RelativeSquaredError",
+    "RetrievalFallOut",
+    "RetrievalHitRate",
+    "RetrievalMAP",
+    "RetrievalMRR",
+    "RetrievalNormalizedDCG",
+    "RetrievalPrecision",
+    "RetrievalPrecisionRecallCurve",
+    "RetrievalRPrecision",
+    "RetrievalRecall",
+    "RetrievalRecallAtFixedPrecision",
     "Running",
     "RunningMean",
     "RunningSum",
@@ -169,11 +193,13 @@ __all__ = [
     "functional",
     "load",
     "regression",
+    "retrieval",
     "save",
+    "text",
     "wrappers",
 ]
 
-_FAMILIES = ("classification", "regression", "wrappers", "throughput")
+_FAMILIES = ("classification", "regression", "retrieval", "text", "wrappers", "throughput")
 
 
 def __getattr__(name: str) -> Any:

@@ -63,15 +63,25 @@ class States(nn.Module):
             raise ValueError(
                 f"{type(self).__name__}: dist_reduce_fx of state {name!r} is {dist_reduce_fx!r}; expected one of {KNOWN}, a function or None."
             )
-        self._defaults[name] = default.detach().clone().to(self._device) if isinstance(default, Tensor) else []
+        self._defaults[name] = self._kept_value(default.detach().clone(), self._device) if isinstance(default, Tensor) else []
         self._reductions[name] = dist_reduce_fx
         self._persistent[name] = persistent
-        self.__dict__[name] = self._defaults[name].clone() if isinstance(default, Tensor) else []
+        self.__dict__[name] = self._fresh(name)
+
+    @staticmethod
+    def _kept_value(default: Any, device: torch.device) -> Any:
+        """A default on a device, unless that would keep no value."""
+        return default if device.type == "meta" else moved(default, device)
+
+    def _fresh(self, name: str) -> Any:
+        """A state as it starts."""
+        default = self._defaults[name]
+        return default.to(self._device, copy=True) if isinstance(default, Tensor) else []
 
     def _blank(self) -> None:
         with torch.inference_mode(False):
-            for name, default in self._defaults.items():
-                self.__dict__[name] = default.clone() if isinstance(default, Tensor) else []
+            for name in self._defaults:
+                self.__dict__[name] = self._fresh(name)
         self.__dict__.update(_update_count=0, _token=None)
 
     def _meet(self) -> None:
@@ -117,10 +127,19 @@ class States(nn.Module):
     @guarded
     def _move(self, device: torch.device) -> None:
         self._meet()
+        blank = self._device.type == "meta"  # there is nothing to move: start empty
+        if blank and (lost := [n for n, x in self._defaults.items() if isinstance(x, Tensor) and x.is_meta]):
+            raise NotImplementedError(
+                f"{type(self).__name__}: states {lost} were declared on the meta device, which holds no values to start from. Give values to "
+                "add_state, as torch.zeros((), device='cpu'); the states follow the module to its device."
+            )
         for name in self._defaults:
-            self.__dict__[name] = moved(self.__dict__[name], device)
-            self._defaults[name] = moved(self._defaults[name], device)
+            self._defaults[name] = self._kept_value(self._defaults[name], device)
+            if not blank:
+                self.__dict__[name] = moved(self.__dict__[name], device)
         self.__dict__.update(_device=device, _stream=stream_of(device), _computed=None, _cache=moved(self._cache, device))
+        if blank:
+            self._blank()
 
     def persistent(self, mode: bool = False) -> None:
         """Whether the states appear in the `state_dict` of a module that holds the metric (its own `state_dict()` is always complete)."""

@@ -110,8 +110,11 @@ def _parameters(cls: type) -> dict[str, inspect.Parameter]:
     return found
 
 
-_DERIVED: dict[tuple[str, str], Callable[[Any], Any]] = {("KendallRankCorrCoef", "t_test"): lambda metric: metric.alternative is not None}
-"""Arguments that torchmetrics keeps no attribute of, from what it keeps."""
+_DERIVED: dict[tuple[str, str], Callable[[Any], Any]] = {
+    ("KendallRankCorrCoef", "t_test"): lambda metric: metric.alternative is not None,
+    ("RetrievalMAP", "top_k"): lambda metric: metric.k,
+}
+"""Arguments that torchmetrics keeps no attribute of that name of, from what it keeps."""
 
 
 def _argument(metric: Any, name: str) -> Any:

@@ -17,7 +17,9 @@ from ..statistics.decisions import LabelCounts
 from ..statistics.extremes import Extreme
 from ..statistics.groups import GroupCounts
 from ..statistics.hinge import HingeSums
+from ..statistics.queries import QuerySamples
 from ..statistics.samples import NumberSamples
+from ..statistics.tokens import Surprises
 from ..statistics.whole_rows import WholeRows
 from .pair_totals import PAIR_TRANSLATIONS
 
@@ -132,6 +134,16 @@ def _group_counts(statistic: Any, states: States) -> Slots:
     return {"counts": torch.nn.functional.pad(torch.stack([tn, fn, fp, tp], 1), (0, 0, 0, 1))}
 
 
+def _queries(statistic: Any, states: States) -> Slots:
+    score = _joined(states["preds"])
+    mark, query = _joined(states["target"]).to(statistic.input.mark_dtype), _joined(states["indexes"]).long()
+    return {"score": [score if score.dtype == torch.float64 else score.float()], "mark": [mark], "query": [query]}
+
+
+def _surprises(statistic: Any, states: States) -> Slots:
+    return {"total": states["total_log_probs"].double(), "count": states["count"].long()}
+
+
 TRANSLATIONS: dict[type[Statistic], Callable[[Any, States], Slots]] = {
     Average: _average,
     Extreme: _extreme,
@@ -144,5 +156,7 @@ TRANSLATIONS: dict[type[Statistic], Callable[[Any, States], Slots]] = {
     CalibrationBins: _calibration,
     HingeSums: _hinge,
     GroupCounts: _group_counts,
+    QuerySamples: _queries,
+    Surprises: _surprises,
     **PAIR_TRANSLATIONS,
 }

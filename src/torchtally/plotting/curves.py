@@ -97,12 +97,28 @@ def plot_precision_recall(
     return _framed(figure, ax, name, "recall", "precision")
 
 
-def plot_operating_point(rate: Any, threshold: Any, ax: Any, *, labels: Sequence[str] | None, scale: Scale) -> tuple[Any, Any]:
+def plot_at_every_k(curve: Any, ax: Any = None, *, name: str = "Precision and recall") -> tuple[Any, Any]:
+    """Draw `(precision, recall, k)`: both rates of the first k documents."""
+    precision, recall, k = (on_host(x) for x in curve)
+    if not len(k):
+        raise ValueError(f"{name}: there is nothing to draw, the curve has no points.")
+    figure, ax = axes(ax, (6.4, 4.4))
+    for i, (rate, label) in enumerate(((precision, "precision"), (recall, "recall"))):
+        ax.plot(k, rate, label=label, **stroke(i), marker="o" if len(k) == 1 else None)
+    ax.set(ylim=(-0.01, 1.01), xlabel="k, the documents looked at", ylabel="rate (0 to 1)", title=name)
+    figure_legend(ax, columns=2)
+    bare(ax)
+    return figure, ax
+
+
+def plot_operating_point(
+    rate: Any, threshold: Any, ax: Any, *, labels: Sequence[str] | None, scale: Scale, what: str = "threshold"
+) -> tuple[Any, Any]:
     """A rate, or one for each class, with the threshold it is reached at."""
     at = on_host(threshold)
     if not at.ndim:
         figure, ax = plot_values(rate, ax, scale=scale)
-        ax.set_title(f"{ax.get_title()} at threshold {short(float(at))}")
+        ax.set_title(f"{ax.get_title()} at {what} {short(float(at))}")
         return figure, ax
     names = [f"{name} (at {short(t)})" for name, t in zip(names_for(labels, len(at), scale.noun), at)]
     return plot_values(rate, ax, labels=names, scale=scale)

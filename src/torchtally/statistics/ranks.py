@@ -36,7 +36,7 @@ class Ranked:
     """What formulas see of all pairs of each output: values, places after sorting, runs of ties."""
 
     def __init__(self, columns: list[tuple[Tensor, Tensor]]) -> None:
-        self.columns = [(_sortable(p), _sortable(t)) for p, t in columns]
+        self.columns = [(sortable(p), sortable(t)) for p, t in columns]
         self.unordered = [_some_nan(p) | _some_nan(t) for p, t in columns]
 
     @cached_property
@@ -51,7 +51,7 @@ def _some_nan(x: Tensor) -> Tensor:
     return x.isnan().any()
 
 
-def _sortable(x: Tensor) -> Tensor:
+def sortable(x: Tensor) -> Tensor:
     """Numbers in the same order that sort fastest: on the CPU floats as integers of as many bits, in which -0 is 0."""
     if x.dtype in (torch.float16, torch.bfloat16):
         x = x.float()
