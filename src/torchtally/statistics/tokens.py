@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from ..faults import Fault, FaultError, note
-from ..refusal import check_plain
+from ..refusal import check_plain, integers
 from ..statistic import Input, Piece, Slot, Slots, Statistic, host_visible
-from .class_counts import integers, is_label
+from .class_counts import is_label
 
 _BLOCK, _BLOCK_ON_DEVICE = 1 << 17, 1 << 27
 """So many logits are worked on at a time, on the host in the cache: temporary memory does not grow with the batch."""
