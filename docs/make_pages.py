@@ -1,6 +1,6 @@
 """Write docs/metrics.md, the table of all metrics, and docs/metrics/, one page for each, from what the code says. `make docs` runs it.
 
-`python docs/make_pages.py --table` writes the table alone, which is the part that is committed.
+`python docs/make_pages.py --table` writes the table alone. Both are committed, so that they are read where the code is.
 """
 
 from __future__ import annotations

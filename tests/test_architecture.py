@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "torchtally"
-BRIDGES = {"commands", "bench", "adopt", "testing", "loggers", "integrations", "throughput"}  # may know both halves
+BRIDGES = {"commands", "bench", "adopt", "testing", "throughput"}  # may know both halves
 STALLS = {"stalls"}
 
 

@@ -52,3 +52,10 @@ def test_options_of_the_page_exist(monkeypatch, capsys):
     offered = capsys.readouterr().out
     own = set(re.findall(r"`(--[a-z-]+)", PAGE)) - {"--stalls"}
     assert all(option in offered for option in own), own
+
+
+def test_the_example_of_pretending_names_what_waits(capsys):
+    (code,) = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[1] / "docs" / "pretending.md").read_text(), re.S)
+    exec(compile(code, "pretending.md", "exec"), {})
+    value, *stalls = capsys.readouterr().out.splitlines()
+    assert float(value) == float(value) and len(stalls) == 3 and "_local_scalar_dense" in stalls[-1]

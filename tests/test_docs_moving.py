@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import torch
+
 import torchtally
 from torchtally.adopt.migration import migrate_source
 
@@ -26,3 +28,15 @@ def test_the_names_it_promises_are_there():
         for row in table.splitlines()[1:]:
             for name in re.findall(r"`([A-Z]\w+)", row.split(" | ")[1]):
                 assert hasattr(torchtally, name) or hasattr(torchtally.classification, name), name
+
+
+def test_a_function_on_a_device_waits_once_or_not_at_all_as_the_page_says():
+    from torchtally.functional import accuracy
+    from torchtally.stalls import pretend_cuda
+
+    for checked, waits in ((True, 1), (False, 0)):
+        with pretend_cuda() as recorder:
+            preds, target = torch.rand(4, 3, device="cuda"), torch.zeros(4, dtype=torch.long, device="cuda")
+            before = len(recorder.stalls)
+            accuracy(preds, target, task="multiclass", num_classes=3, validate_args=checked)
+            assert len(recorder.stalls) - before == waits

@@ -135,3 +135,31 @@ def test_a_step_has_no_negative_number_of_samples():
     throughput.update()
     with pytest.raises(ValueError, match="samples is -1"):
         throughput.update(samples=-1)
+
+
+THREE = c.MulticlassAccuracy(num_classes=3)
+LABELS = torch.tensor([0, 1, 2, 1])
+
+
+@pytest.mark.parametrize(
+    "metric, preds, target, said",
+    [
+        (THREE, torch.rand(4, 3), LABELS[:, None], r"target has shape \(4, 1\).* Pass target\.squeeze\(1\)\."),
+        (THREE, torch.rand(2, 5, 3), torch.zeros(2, 5, dtype=torch.long), r"\(2, 3, 5\).* pass preds\.movedim\(-1, 1\)\."),
+        (THREE, torch.rand(4, 5), LABELS, r"The scores are of 5 classes: check num_classes\."),
+        (THREE, torch.rand(4), LABELS, r"task 'binary'; of labels pass preds\.long\(\)\."),
+        (THREE, LABELS, torch.rand(4, 3), r"target has dtype torch\.float32 and preds torch\.int64.*pass predictions first\."),
+        (c.BinaryAccuracy(), LABELS > 0, torch.rand(4), r"pass predictions first\."),
+        (c.BinaryAUROC(), LABELS > 0, torch.rand(4), r"pass predictions first\."),
+        (c.BinaryAccuracy(), torch.rand(4), torch.ones(4), r"Convert it with \.long\(\)\.$"),
+    ],
+    ids=["column", "classes last", "other classes", "binary", "other order", "other order binary", "other order scores", "float labels"],
+)
+def test_an_error_of_shapes_says_what_to_write(metric, preds, target, said):
+    with pytest.raises(ValueError, match=said):
+        metric.update(preds, target)
+
+
+@pytest.mark.parametrize("preds, target", [(torch.rand(2, 5, 3).movedim(-1, 1), torch.zeros(2, 5).long()), (torch.rand(4, 3), LABELS[:, None].squeeze(1))])
+def test_what_is_advised_is_taken(preds, target):
+    THREE.clone().update(preds, target)

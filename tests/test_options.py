@@ -101,6 +101,24 @@ def test_unknown_options_are_refused_with_the_nearest_name(name):
             cls(**needed(cls), **{f"{option[:-1]}x": None})
 
 
+@pytest.mark.parametrize(
+    "name, meant, known",
+    [
+        ("MulticlassAccuracy", "num_classes", "'top_k'"),
+        ("MulticlassAUROC", "num_classes", "'thresholds'"),
+        ("MultilabelF1Score", "num_labels", "'threshold'"),
+        ("ExponentialMovingAverage", "decay", "'halflife'"),
+        ("RunningMean", "window", "'nan_strategy'"),
+        ("Running", "window", r"\['base_metric', 'window'\]"),
+        ("Sliced", "slices", r"\['by', 'metric', 'slices', 'total'\]"),
+        ("ClasswiseWrapper", "labels", r"\['labels', 'metric', 'postfix', 'prefix'\]"),
+    ],
+)
+def test_a_misspelt_name_is_told_before_what_is_then_missing(name, meant, known):
+    with pytest.raises(ValueError, match=rf"^{name}: unexpected keyword arguments \['{meant[:-1]}'\]; did you mean '{meant}'\? Expected any of.*{known}"):
+        CLASSES[name](**{meant[:-1]: 3})
+
+
 def test_updates_name_weights_and_valid_rows():
     for cls in (c.MulticlassAccuracy, c.BinaryAUROC, r.R2Score):
         assert list(inspect.signature(cls.update).parameters) == ["self", "preds", "target", "weight", "valid"]

@@ -10,8 +10,3 @@ def test_the_first_example_prints_a_number(capsys):
     (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
     exec(compile(code, "README.md", "exec"), {})
     assert 0.0 <= float(capsys.readouterr().out) <= 1.0
-
-
-def test_every_page_it_links_to_is_there():
-    for target in re.findall(r"\]\((?!http)([^)#]+)\)", README.read_text()):
-        assert (README.parent / target).exists(), target

@@ -6,7 +6,7 @@ import copy
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from .faults import Fault
 from .fetching import fetch_alone, leaves_named, over_ranks
 from .guard import guarded
 from .intervals import Intervals, NoInterval
-from .options import Constructor, MetricOptions, Unpack, options_of
+from .options import Constructor, MetricOptions, Unpack, check_names, options_of
 from .pending import Pending
 from .saving import asked_alone, opened, saving_all
 from .scripting import Unscripted
@@ -73,6 +73,13 @@ class Metric(Unscripted, States):
             for name, wrap in (("update", counted), ("compute", cached)):
                 if name in cls.__dict__:
                     setattr(cls, name, wrap(cls.__dict__[name]))
+
+    if not TYPE_CHECKING:  # whom constructors tell what they take
+
+        def __new__(cls, *args: Any, **options: Any) -> Any:
+            if options:
+                check_names(cls, options)
+            return super().__new__(cls)
 
     def __init__(self, **kwargs: Unpack[MetricOptions]) -> None:
         super().__init__()

@@ -119,8 +119,16 @@ def unknown_options(cls: Any, options: list[str]) -> ValueError:
     why = next((f"{option} is no option: {cls.declined[option]}" for option in options if option in cls.declined), None)
     if why is not None:
         return ValueError(f"{cls.__name__}: {why}.")
-    known = [p.name for p in inspect.signature(cls).parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    return ValueError(f"{cls.__name__}: unexpected keyword arguments {sorted(options)}; {expected(options, {*known, *OPTIONS})}.")
+    known = {p.name for p in inspect.signature(cls).parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    if not _made_here(cls):
+        known |= OPTIONS.keys()
+    return ValueError(f"{cls.__name__}: unexpected keyword arguments {sorted(options)}; {expected(options, known)}.")
+
+
+def check_names(cls: Any, given: Mapping[str, Any]) -> None:
+    """Raise where one of our constructors is given what it does not take: before it says what is missing, since a name may be misspelt."""
+    if _made_here(cls) and not given.keys() <= (known := constructor_of(cls).parameters.keys()):
+        raise unknown_options(cls, [option for option in given if option not in known])
 
 
 def expected(given: Iterable[str], known: Iterable[str]) -> str:
@@ -139,10 +147,16 @@ class Constructor:
     def __get__(self, metric: Any, cls: type) -> inspect.Signature:
         if metric is not None:
             return inspect.signature(metric.update)
-        of = next(base for base in cls.__mro__ if "__init__" in vars(base))
-        if of.__module__.partition(".")[0] != __name__.partition(".")[0]:
+        if not _made_here(cls):
             raise AttributeError("__signature__")  # inspect tells more of what users write
         return constructor_of(cls)
+
+
+@functools.cache
+def _made_here(cls: type) -> bool:
+    """Whether the constructor of a class is one of ours."""
+    of = next(base for base in cls.__mro__ if "__init__" in vars(base))
+    return of.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 @functools.cache

@@ -45,6 +45,58 @@ def of_tensor(name: str, x: Tensor) -> str | None:
     return f"{name} has dtype {x.dtype}, which torch does not compute with; pass {name}.{cast}()."
 
 
+def integers(name: str, x: Tensor) -> Tensor:
+    """Labels, checked."""
+    if x.is_floating_point() or x.is_complex():
+        raise ValueError(f"{name} has dtype {x.dtype}; expected integer or boolean labels. Convert it with .long().")
+    if x.is_quantized:
+        raise TypeError(of_tensor(name, x))
+    return x
+
+
+def check_labels(preds: Tensor, target: Tensor) -> None:
+    """Raise unless targets are labels."""
+    if target.is_floating_point() and not preds.is_floating_point():
+        raise ValueError(
+            f"target has dtype {target.dtype} and preds {preds.dtype}; expected integer or boolean labels in target. "
+            "Convert it with .long(), or, if the two were given in the other order, pass predictions first."
+        )
+    integers("target", target)
+
+
+def unequal(preds: Tensor, target: Tensor) -> ValueError:
+    """Says what to do where yes/no metrics are given different shapes."""
+    said = f"preds has shape {tuple(preds.shape)} but target has {tuple(target.shape)}; expected equal shapes."
+    if preds.numel() == target.numel():
+        return ValueError(f"{said} Squeeze or flatten one of them.")
+    if preds.ndim == target.ndim + 1 and preds.shape[:1] == target.shape[:1] and preds.shape[2:] == target.shape[1:]:
+        return ValueError(f"{said} Scores of {preds.shape[1]} classes are for the metric of task 'multiclass'.")
+    return ValueError(said)
+
+
+def misshapen(preds: Tensor, target: Tensor, classes: int | None) -> ValueError:
+    """Says what to do where predictions of classes do not fit targets."""
+    given, wanted = tuple(preds.shape), tuple(target.shape)
+    scores = ", ".join(map(str, [*wanted[:1], "C" if classes is None else classes, *wanted[1:]]))
+    said = (
+        f"preds has shape {given} and dtype {preds.dtype} but target has shape {wanted}; "
+        f"expected floating-point scores ({scores}) or integer labels shaped as target."
+    )
+    if not preds.is_floating_point():
+        return ValueError(said)
+    if given == wanted and len(wanted) > 1 and wanted[1] == classes:
+        said += " Of one-hot targets pass target.argmax(1); several labels a sample are for the metric of task 'multilabel'."
+    elif given == wanted:
+        said += " One score for each target is for the metric of task 'binary'; of labels pass preds.long()."
+    elif len(given) == len(wanted) > 1 and wanted[1] == 1 and given[2:] == wanted[2:]:
+        said += " Pass target.squeeze(1)."
+    elif wanted and given[:-1] == wanted and given[-1] == classes:
+        said += " Classes come second: pass preds.movedim(-1, 1)."
+    elif given[:1] + given[2:] == wanted:
+        said += f" The scores are of {given[1]} classes: check num_classes."
+    return ValueError(said)
+
+
 def refused(error: Exception, name: str, entries: Iterable[str], batch: Iterable[Any]) -> Exception:
     """The error of a batch that was not taken, with the metric's name.
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -63,6 +64,22 @@ def test_the_lines_are_shown_with_what_to_write_instead(check):
     assert "1.4 per step" in out
     assert "→" in out
     assert "Outside the steps" not in out
+
+
+def test_the_way_out_of_anothers_metric_is_told(check):
+    pytest.importorskip("torchmetrics")
+    loop = """
+        from {} import MeanMetric
+        mean = MeanMetric().to("cuda")
+        for batch in torch.utils.data.DataLoader(torch.ones(4, 1)):
+            mean.update(batch.to("cuda"))
+    """
+    script = "import torch\n" + textwrap.dedent(loop)
+    _, out, _ = check(script.format("torchmetrics"))
+    told = [line for line in " ".join(out.split()).split("Note: ") if "torchtally migrate" in line]
+    assert len(told) == 1 and re.match(r"[1-9]\d* stalls per step inside torchmetrics: ", told[0])
+    assert "migrate" not in check(script.format("torchtally"))[1]
+    assert "migrate" not in check(script.format("torchmetrics"), options=["--allow", "MeanMetric*"])[1]
 
 
 def test_what_happens_once_is_shown_apart(check):
@@ -161,7 +178,7 @@ def test_a_syntax_error_is_the_scripts_own(check):
 
 @pytest.mark.parametrize(
     "ending, code, words",
-    [("sys.exit()", 0, ""), ("sys.exit(0)", 0, ""), ("sys.exit(4)", 3, "exit status 4"), ("sys.exit('lost')", 3, "'lost'")],
+    [("sys.exit()", 0, ""), ("sys.exit(0)", 0, ""), ("sys.exit(4)", 3, "ended itself with exit status 4;"), ("sys.exit('lost')", 3, "'lost'")],
 )
 def test_a_script_may_end_itself(check, ending, code, words):
     result = check(f"import sys, torch\ntorch.ones(1, device='cuda').item()\n{ending}\n")

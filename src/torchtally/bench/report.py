@@ -30,8 +30,8 @@ ADVICE = (  # what to do in one's own code, and the variants before and after do
     ("Choose each metric's device on purpose: what the host knows can stay on the CPU.", "gpu-float", "cpu"),
     ("Where every process may keep its own value, switch synchronisation off: sync_on_compute=False.", "cpu-ddp", "cpu-ddp-nosync"),
     ("Turn numbers into tensors before a metric on the GPU is updated with them.", "gpu-float", "gpu-tensor"),
-    ("Or import from torchtally, and neither think of weights and NaN", "naive", "torchtally"),
-    ("nor of where numbers live.", "gpu-float", "torchtally-time"),
+    ("Or import metrics from torchtally, with which neither weights nor NaN wait.", "naive", "torchtally"),
+    ("The same, where a metric on the GPU is given numbers of the host.", "gpu-float", "torchtally-time"),
 )
 
 

@@ -120,7 +120,7 @@ def _tell(
     report = outcome.report
     if only_metrics:
         report = selection.only_metrics(report)
-    report = selection.allow(report, allow)
+    report = selection.with_way_out(selection.allow(report, allow))
     _write(report, outcome.timelines, json, html, perfetto)
     if outcome.failed:
         return 130 if isinstance(outcome.error, KeyboardInterrupt) else 3
@@ -132,7 +132,7 @@ def _how_it_ended(outcome: Outcome) -> str:
         return "the script was interrupted"
     if isinstance(outcome.error, SystemExit):
         code = outcome.error.code
-        return f"the script ended itself with {f'exit status {code}' if isinstance(code, int) else code!r}"
+        return f"the script ended itself with exit status {code}" if isinstance(code, int) else f"the script ended itself with {code!r}"
     return f"the script failed with {type(outcome.error).__name__}"
 
 

@@ -80,7 +80,7 @@ def command(
         raise TallyError("--json and --csv cannot both be printed: write one to a file, as in --csv=stalls.csv.")
     with _progress(traces) as progress:
         timelines = read_traces(traces, progress)
-    found = selection.allow(selection.after_warmup(report(timelines), warmup), allow or ())
+    found = selection.with_way_out(selection.allow(selection.after_warmup(report(timelines), warmup), allow or ()))
     _write(found, timelines, json, csv, html, perfetto)
     _judge(found, timelines, budget, budget_ms)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -66,6 +67,26 @@ def after_warmup(report: Report, steps: int) -> Report:
 def only_metrics(report: Report) -> Report:
     """Only what waits within a metric's own code."""
     return replace(report, stalls=tuple(s for s in report.stalls if s.metric is not None))
+
+
+def with_way_out(report: Report) -> Report:
+    """With a note where metrics of another library wait in its own code, which its users cannot change."""
+    found = [(s, _library(s)) for s in within_steps(report).stalls if s.metric is not None]
+    libraries = sorted({library for _, library in found if library})
+    if not libraries:
+        return report
+    number = len([s for s, library in found if library]) / (report.steps or 1)
+    note = (
+        f"{number:.3g} stall{'s' * (number != 1)}{' per step' if report.steps else ''} inside {' and '.join(libraries)}: "
+        "torchtally's metrics wait in neither update nor forward; `torchtally migrate` moves a script to them"
+    )
+    return replace(report, notes=(*report.notes, note))
+
+
+def _library(stall: Stall) -> str | None:
+    """The library of metrics in whose code it waited, if in one."""
+    parts = () if stall.inner is None else re.split(r"[/\\]", stall.inner.file)
+    return next((part for part in parts if part in ("torchmetrics", "torcheval", "ignite")), None)
 
 
 def outside_steps(report: Report) -> Report:

@@ -24,7 +24,7 @@ from ..kernels import (
     in_top_k_on_host,
     row_argmax,
 )
-from ..refusal import of_tensor
+from ..refusal import check_labels, misshapen
 from ..statistic import Input, Number, Piece, Slot, Slots, Statistic, host_visible, may_wait
 
 SMALL_HOST = 1024
@@ -82,24 +82,6 @@ def beyond_chance(hit: Tensor, predicted: Tensor, actual: Tensor) -> Tensor:
     return hit * actual.sum() - (predicted * actual).sum()
 
 
-def integers(name: str, x: Tensor) -> Tensor:
-    if x.is_floating_point() or x.is_complex():
-        raise ValueError(f"{name} has dtype {x.dtype}; expected integer or boolean labels. Convert it with .long().")
-    if x.is_quantized:
-        raise TypeError(of_tensor(name, x))
-    return x
-
-
-def unequal(preds: Tensor, target: Tensor) -> ValueError:
-    """Says what to do where yes/no metrics are given different shapes."""
-    said = f"preds has shape {tuple(preds.shape)} but target has {tuple(target.shape)}; expected equal shapes."
-    if preds.numel() == target.numel():
-        return ValueError(f"{said} Squeeze or flatten one of them.")
-    if preds.ndim == target.ndim + 1 and preds.shape[:1] == target.shape[:1] and preds.shape[2:] == target.shape[1:]:
-        return ValueError(f"{said} Scores of {preds.shape[1]} classes are for the metric of task 'multiclass'.")
-    return ValueError(said)
-
-
 def is_label(y: Tensor, label: int) -> Tensor:
     """Where `y` is `label`: nowhere if its dtype does not reach so far, where torch would compare with what is left of the label."""
     if y.dtype is not torch.bool and not torch.iinfo(y.dtype).min <= label <= torch.iinfo(y.dtype).max:
@@ -142,11 +124,11 @@ class Labels(Input):
         usual = target.dtype is torch.int64 and preds.dtype is torch.float32 and given == (*shape, self.classes) and len(shape) == 1
         if usual and not self.per_sample and host_visible(preds, target):
             return self._take_on_host(strict, preds, target, True)  # without the longer way to the same
-        integers("target", target)
+        check_labels(preds, target)
         scored = len(given) == len(shape) + 1
         if scored:
             if not shape or given[0] != shape[0] or given[2:] != shape[1:] or (self.classes is not None and given[1] != self.classes):
-                raise self._mismatch(preds, target)
+                raise misshapen(preds, target, self.classes)
             if not preds.is_floating_point():
                 raise ValueError(
                     f"preds has shape {tuple(given)} and dtype {preds.dtype}; expected floating-point scores, or labels shaped as target."
@@ -154,7 +136,7 @@ class Labels(Input):
             if self.top_k > given[1]:
                 raise ValueError(f"top_k is {self.top_k} but preds has only {given[1]} classes.")
         elif given != shape or preds.is_floating_point():
-            raise self._mismatch(preds, target)
+            raise misshapen(preds, target, self.classes)
         elif self.top_k > 1:
             raise ValueError(
                 f"preds has dtype {preds.dtype}; expected floating-point scores of shape (N, C, ...), since top_k is {self.top_k}."
@@ -174,17 +156,6 @@ class Labels(Input):
         if host_visible(preds, target):
             return self._take_on_host(strict, preds, target, scored)
         return self._take_on_device(strict, preds, target, scored)
-
-    def _mismatch(self, preds: Tensor, target: Tensor) -> ValueError:
-        classes = "C" if self.classes is None else self.classes
-        scores = ", ".join(map(str, [*target.shape[:1], classes, *target.shape[1:]]))
-        said = (
-            f"preds has shape {tuple(preds.shape)} and dtype {preds.dtype} but target has shape {tuple(target.shape)}; "
-            f"expected floating-point scores ({scores}) or integer labels shaped as target."
-        )
-        if preds.is_floating_point() and preds.shape == target.shape and target.ndim > 1 and target.shape[1] == self.classes:
-            said += " Of one-hot targets pass target.argmax(1); several labels a sample are for the metric of task 'multilabel'."
-        return ValueError(said)
 
     # ---- the CPU form
     def _take_on_host(self, strict: bool, preds: Tensor, target: Tensor, scored: bool) -> tuple[Hashable, Piece]:

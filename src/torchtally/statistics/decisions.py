@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from ..faults import Fault, FaultError, note
+from ..refusal import check_labels, unequal
 from ..statistic import Input, Piece, Slot, Slots, Statistic, host_visible, may_wait
-from .class_counts import SMALL_DEVICE, UNSIGNED, Counts, integers, is_label, unequal
+from .class_counts import SMALL_DEVICE, UNSIGNED, Counts, is_label
 from .readings import READINGS, improbable, mixed, note_readings, outside
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -51,7 +52,7 @@ class Decisions(Input):
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         preds, target = batch
-        integers("target", target)
+        check_labels(preds, target)
         if preds.shape != target.shape:
             raise unequal(preds, target)
         if self.labels is not None and (target.ndim < 2 or target.shape[1] != self.labels):

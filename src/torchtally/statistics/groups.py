@@ -11,8 +11,9 @@ import torch
 
 from ..faults import Fault, FaultError, note
 from ..kernels import count_on_device
+from ..refusal import integers
 from ..statistic import Piece, Slot, Slots, Statistic
-from .class_counts import Counts, integers
+from .class_counts import Counts
 from .decisions import Decisions, joined
 
 

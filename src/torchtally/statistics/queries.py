@@ -13,8 +13,9 @@ from torch import Tensor
 
 from ..faults import Fault, FaultError, note
 from ..kernels import runs_on_device, runs_on_host
+from ..refusal import integers
 from ..statistic import Input, Piece, Slot, Slots, Statistic, host_visible, may_wait
-from .class_counts import integers, is_label
+from .class_counts import is_label
 from .pairs import check_pair
 from .ranks import sortable
 

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from ..faults import Fault, FaultError, note
+from ..refusal import check_labels, unequal
 from ..statistic import Input, Piece, Slot, Slots, host_visible, may_wait
-from .class_counts import integers, is_label, unequal
+from .class_counts import is_label
 from .readings import READINGS, improbable, mixed, outside
 
 _CONSTANTS: dict[tuple[tuple[float, ...], torch.device], Tensor] = {}
@@ -91,7 +92,7 @@ class Scores(Input):
         return None, (preds, target)
 
     def _check(self, preds: Any, target: Any) -> None:
-        integers("target", target)
+        check_labels(preds, target)
         if not preds.is_floating_point():
             raise ValueError(f"preds has dtype {preds.dtype}; expected floating-point scores, since a curve ranks them.")
         if self.exclusive:
