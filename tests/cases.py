@@ -538,6 +538,15 @@ def _retrieval() -> list[Case]:
     return found
 
 
+def tokens(n: int, g: torch.Generator) -> Batch:
+    return torch.randn(n, 3, 7, generator=g), torch.randint(0, 7, (n, 3), generator=g)
+
+
+def padded_tokens(n: int, g: torch.Generator) -> Batch:
+    preds, target = tokens(n, g)
+    return preds, target.masked_fill(torch.rand(n, 3, generator=g) < 0.3, -100)
+
+
 CASES: list[Case] = [
     Case("MeanMetric", tt.MeanMetric, numbers),
     Case("MeanMetric-weighted", tt.MeanMetric, weighted_numbers),
@@ -560,6 +569,8 @@ CASES: list[Case] = [
     *_averaged(),
     *_scores(),
     *_retrieval(),
+    Case("Perplexity", tt.text.Perplexity, tokens),
+    Case("Perplexity-padded", functools.partial(tt.text.Perplexity, -100), padded_tokens),
 ]
 
 

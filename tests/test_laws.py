@@ -64,7 +64,7 @@ def joined(data):
 
 
 def public_metrics():
-    for module in (tt.aggregation, tt.classification, tt.regression, tt.retrieval):
+    for module in (tt.aggregation, tt.classification, tt.regression, tt.retrieval, tt.text):
         for name in module.__dict__.get("__all__", dir(module)):
             cls = getattr(module, name)
             if inspect.isclass(cls) and issubclass(cls, tt.Metric) and cls.__module__.startswith("torchtally"):

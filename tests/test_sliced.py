@@ -11,6 +11,7 @@ from cases import CASES
 from test_laws import assert_equal
 from test_wrappers import both, numbers
 from torch import tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from users_metrics import MeanError
 
 import torchtally as tt
@@ -341,15 +342,43 @@ def test_rows_compile_whole(name):
     same(metric.compute(), reference(name, data))
 
 
-def test_many_slices_take_the_same_way_on_the_host():
+@pytest.mark.parametrize("many", [25, 80])  # one by one, and all in one pass
+def test_many_slices_on_the_host(many):
     g = torch.Generator().manual_seed(0)
-    preds, target, index = torch.rand(50, generator=g), torch.randint(0, 2, (50,), generator=g), torch.randint(0, 25, (50,), generator=g)
-    metric = tt.Sliced(c.BinaryAccuracy(from_logits=False), 25)
+    preds, target, index = torch.rand(50, generator=g), torch.randint(0, 2, (50,), generator=g), torch.randint(0, many, (50,), generator=g)
+    metric = tt.Sliced(c.BinaryAccuracy(from_logits=False), many)
     metric.update(preds, target, index=index)
     right = (preds > 0.5) == target
-    want = [right[index == k].float().mean().nan_to_num() for k in range(25)] + [right.float().mean()]
+    want = [right[index == k].float().mean().nan_to_num() for k in range(many)] + [right.float().mean()]
     assert_equal(list(metric.compute().values()), want)
     target[3] = 5
     with pytest.raises(tt.FaultError):
         metric.update(preds, target, index=index)
     assert_equal(list(metric.compute().values()), want)
+
+
+@pytest.mark.parametrize("make", [tt.MeanSquaredError, c.BinaryAccuracy, lambda: c.BinaryAccuracy(from_logits=False), tt.MeanMetric])
+def test_an_update_on_the_host_asks_for_no_more_than_a_metric_of_each_slice_and_masks(make):
+    class Counter(TorchDispatchMode):
+        count = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            self.count += not str(function).startswith(("aten.detach", "aten.split", "aten.alias"))
+            return function(*args, **(kwargs or {}))
+
+    g = torch.Generator().manual_seed(0)
+    index = torch.randint(0, 10, (128,), generator=g)
+    batch = (torch.rand(128, generator=g), torch.randint(0, 2, (128,), generator=g))[: 1 if make is tt.MeanMetric else 2]
+    metric, each = tt.Sliced(make(), 10), [make() for _ in range(10)]
+    asked = []
+    for update in (
+        lambda: metric.update(*batch, index=index),
+        lambda: [m.update(*(x[index == k] for x in batch)) for k, m in enumerate(each)],
+    ):
+        update()
+        with Counter() as counter:
+            for _ in range(20):
+                update()
+        asked.append(counter.count)
+    assert asked[0] <= asked[1]
+    assert_equal(list(metric.compute().values())[:-1], [m.compute() for m in each])

@@ -17,7 +17,7 @@ from .statistic import Input, Slot, Statistic
 from .virtual import register
 
 if TYPE_CHECKING:
-    from . import classification, functional, regression, retrieval, wrappers
+    from . import classification, functional, regression, retrieval, text, wrappers
     from .classification import (
         AUROC,
         EER,
@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         RetrievalRecallAtFixedPrecision,
         RetrievalRPrecision,
     )
+    from .text import Perplexity
     from .throughput import Throughput
     from .wrappers import (
         BootStrapper,
@@ -150,6 +151,7 @@ __all__ = [
     "NormalizedRootMeanSquaredError",
     "PearsonCorrCoef",
     "Pending",
+    "Perplexity",
     "Precision",
     "PrecisionAtFixedRecall",
     "PrecisionRecallCurve",
@@ -193,10 +195,11 @@ __all__ = [
     "regression",
     "retrieval",
     "save",
+    "text",
     "wrappers",
 ]
 
-_FAMILIES = ("classification", "regression", "retrieval", "wrappers", "throughput")
+_FAMILIES = ("classification", "regression", "retrieval", "text", "wrappers", "throughput")
 
 
 def __getattr__(name: str) -> Any:

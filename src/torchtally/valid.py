@@ -7,6 +7,7 @@ host in the background, and the batch, copied too, is added when the mask has co
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ def valid_part(name: str, valid: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def rows_at(places: Tensor, rows: int, values: Sequence[Any], name: str) -> list[Any]:
-    """The rows at some ascending places, which the host knows, of a batch of so many."""
+    """The rows at some places, which the host knows, of a batch of so many."""
     found = _rows(values)
     if found is not None and found != rows:
         raise ValueError(f"{name}: the batch has {found} rows; expected {rows}, as many as the index has.")
@@ -85,6 +86,18 @@ def rows_at(places: Tensor, rows: int, values: Sequence[Any], name: str) -> list
     if torch.equal(places, torch.arange(first, first + count)):
         return [_sliced(x, rows, slice(first, first + count)) for x in values]
     return [_indexed(x, rows, places) for x in values]
+
+
+def runs_of(values: Sequence[Any], sizes: list[int]) -> list[tuple[Any, ...]]:
+    """The entries of a batch in runs of so many rows; what has no rows is in each."""
+    rows, ends = sum(sizes), list(accumulate(sizes))
+    columns = []
+    for x in values:
+        if not _has_rows(x, rows):
+            columns.append([x] * len(sizes))
+        else:
+            columns.append(x.split(sizes) if isinstance(x, Tensor) else [x[end - size : end] for end, size in zip(ends, sizes)])
+    return list(zip(*columns))
 
 
 def _rows(values: Sequence[Any]) -> int | None:

@@ -19,6 +19,7 @@ from ..statistics.groups import GroupCounts
 from ..statistics.hinge import HingeSums
 from ..statistics.queries import QuerySamples
 from ..statistics.samples import NumberSamples
+from ..statistics.tokens import Surprises
 from ..statistics.whole_rows import WholeRows
 from .pair_totals import PAIR_TRANSLATIONS
 
@@ -139,6 +140,10 @@ def _queries(statistic: Any, states: States) -> Slots:
     return {"score": [score if score.dtype == torch.float64 else score.float()], "mark": [mark], "query": [query]}
 
 
+def _surprises(statistic: Any, states: States) -> Slots:
+    return {"total": states["total_log_probs"].double(), "count": states["count"].long()}
+
+
 TRANSLATIONS: dict[type[Statistic], Callable[[Any, States], Slots]] = {
     Average: _average,
     Extreme: _extreme,
@@ -152,5 +157,6 @@ TRANSLATIONS: dict[type[Statistic], Callable[[Any, States], Slots]] = {
     HingeSums: _hinge,
     GroupCounts: _group_counts,
     QuerySamples: _queries,
+    Surprises: _surprises,
     **PAIR_TRANSLATIONS,
 }

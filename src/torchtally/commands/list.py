@@ -18,7 +18,7 @@ from ..classification.tasks import ClassificationTask
 SETTINGS = {"epilog": "Example: torchtally list accuracy"}
 
 
-_FIRST = ("aggregation", "classification", "regression", "retrieval")
+_FIRST = ("aggregation", "classification", "regression", "retrieval", "text")
 _NO_FAMILIES = ("adopt", "bench", "commands", "functional", "stalls", "testing")
 _NOT_METRICS = ("Metric", "Formula", "CompositionalMetric", "BaseAggregator", "WrapperMetric")
 

@@ -19,15 +19,12 @@ from ..ledger import ROOM, Ledger
 from ..pending import finished
 from ..statistic import Slot, Slots, Statistic, host_visible
 from ..together import Read
-from ..valid import Unseen, rows_at, rows_of
+from ..valid import Unseen, rows_at, rows_of, runs_of
 from .abstract import Later, WrapperMetric, checked_metric, given_to, merged, merged_later
-from .by_rows import ByRow, by_row, rows_in, stackable, told_formula
-from .stacked import StackedFormula
+from .by_rows import rows_in, stackable
+from .slices import LEFT_OUT, Slices
 
-LEFT_OUT = torch.iinfo(torch.int64).min
-"""The index of rows that do not count."""
-
-MANY = 24
+MANY = 64
 """From so many slices on it pays to add all rows in one pass, on the host too."""
 
 _ADVICE = "Pass an index from 0 to the number of slices less one for every row."
@@ -66,95 +63,6 @@ class OutsideRows(Formula):
 
     def _faults(self, ledger: Ledger) -> list[Fault]:
         return [self.found_in(ledger)]
-
-
-class Slices(StackedFormula):
-    """A formula for each of `copies` slices, in slots with one dimension more, and for all of them together."""
-
-    def __init__(self, base: Formula, copies: int) -> None:
-        super().__init__(base, copies)
-        self.__dict__["by_rows"] = rows = ByRow(base) if by_row(base) else None
-        self.__dict__["told"] = {r: told_formula(base, r) for r in (False, True)} if rows is not None and rows.decides else {}
-
-    by_rows: ByRow | None
-    """What adds all rows in one pass, whoever knows their slices."""
-
-    told: dict[bool, Formula]
-    """Of a metric that decides whether scores are logits, what takes the rows of a slice once the batch has decided."""
-
-    @property
-    def at_once(self) -> bool:
-        return self.by_rows is not None
-
-    def add_rows(self, index: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-        """Add each row to its slice, in one pass of static shapes; which rows belong to no slice."""
-        assert self.by_rows is not None
-        batch = self._rows(args, kwargs)
-        self.ledger.meet()
-        inside = index.ge(0) & index.lt(self.copies)
-        place = index.long().where(inside, self.copies)
-        self.by_rows.add(self.stacked.every(self.ledger.views()[0]), self.copies, place, batch, self.ledger.clock)
-        self.ledger.tick()
-        return ~inside & index.ne(LEFT_OUT)
-
-    def check(self, args: Any, kwargs: dict[str, Any]) -> None:
-        """Refuse what is impossible, on the host."""
-        if self.ledger.on_cpu:
-            self._share(tuple(args), kwargs)
-
-    def add(self, parts: list[tuple[int, tuple[Any, ...], dict[str, Any]]]) -> None:
-        """Add the rows of each slice: all or none. On a device all that can refuse a slice refuses the first."""
-        kept = self.ledger.frozen() if self.ledger.on_cpu and len(parts) > 1 else None
-        logits = self._read_as(parts)
-        try:
-            for place, args, kwargs in parts:
-                share = self._share_read(args, kwargs, logits)
-                self.ledger.meet()
-                with torch.no_grad():
-                    self.stacked.add(self.ledger.views()[0], place, share)
-        except BaseException:
-            if kept is not None:
-                self.ledger.restore(kept)
-            raise
-        self.ledger.tick()
-
-    def _read_as(self, parts: list[tuple[int, tuple[Any, ...], dict[str, Any]]]) -> bool | None:
-        """Whether all rows together are logits; None where the metric does not ask."""
-        assert self.by_rows is not None or not self.told
-        batches = [self.base._batch_of(args, kwargs) for _, args, kwargs in parts] if self.told else []
-        found = [self.by_rows.logits(batch) for batch in batches if isinstance(batch[0], Tensor)] if self.by_rows is not None else []
-        return None if not found or found[0] is None else any(map(bool, found))
-
-    def _share_read(self, args: tuple[Any, ...], kwargs: dict[str, Any], logits: bool | None) -> list[Slots]:
-        """What the rows of one slice add, read as all rows of the batch are."""
-        share = self._share(args, kwargs, None if logits is None else self.told[logits])
-        share.fold()
-        if logits is None:
-            return share.views()
-        views = []
-        for part, slots in zip(self.base.ledger.parts, share.views()):
-            views.append(Slots(None, slots.clock))
-            for name in part.slots():
-                read = {"scored": 1, "logits": int(logits)}.get(name, 0)
-                setattr(views[-1], name, getattr(slots, name) if hasattr(slots, name) else torch.full((), read, device=self.device))
-        return views
-
-    def value(self, slots: Slots) -> list[Any]:
-        """The values of all slices, then that of all rows."""
-        return [self._value_of_slots(parts) for parts in self._every(slots)]
-
-    def _every(self, slots: Slots) -> list[list[Slots]]:
-        """The slots of each slice, and of all of them together."""
-        return [*(self.stacked.copy(slots, place) for place in range(self.copies)), self.stacked.whole(slots)]
-
-    def _bounds_later(self, read: Read | None, asked: Intervals) -> Any:
-        slots = self._slots_read(read)
-        each = [self._bounds_of_slots(parts, asked) for parts in self._every(slots)]
-        faults = [(type(self.base).__name__, f) for f in self._faults_of_slots(self.stacked.whole(slots))]
-        return lambda: (tuple(map(list, zip(*(bounds() for bounds in each)))), faults)
-
-    def _finish(self, value: Any) -> Any:
-        return [self.base._finish(x) for x in value]
 
 
 class Sliced(WrapperMetric):
@@ -216,8 +124,7 @@ class Sliced(WrapperMetric):
         if not self._stacked:
             return self.each[place].clone()
         one = self.slots.base.clone()
-        stacked = self.slots.stacked
-        parts = stacked.copy(self.slots.ledger.views()[0], place)
+        parts = self.slots.stacked.copy(self.slots._slots(), place)
         for into, part, own in zip(one.ledger.views(), one.ledger.parts, parts):
             for name in part.slots():
                 getattr(into, name).copy_(getattr(own, name))
@@ -279,38 +186,34 @@ class Sliced(WrapperMetric):
             self._see()
 
     def _add(self, index: np.ndarray, args: tuple[Any, ...], kwargs: dict[str, Any], strict: bool) -> None:
-        wrong = int(((index < 0) | (index >= len(self.names))).sum()) - int((index == LEFT_OUT).sum())
+        count = len(self.names)
+        place = np.where((index < 0) | (index >= count), count, index)
+        sizes = np.bincount(place, minlength=count + 1)
+        wrong = int(sizes[count]) and int(sizes[count]) - int((index == LEFT_OUT).sum())
         if wrong and strict:
             raise FaultError(
-                f"Sliced: {wrong} of {len(index)} rows have an index of no slice; expected 0 to {len(self.names) - 1}. {_ADVICE}"
+                f"Sliced: {wrong} of {len(index)} rows have an index of no slice; expected 0 to {count - 1}. {_ADVICE}"
             )
         there = self._stacked and not self.slots.ledger.on_cpu and bool(self.slots.told)  # where only the device knows how scores are to be read
-        if strict and self._stacked and self.slots.at_once and (len(self.names) >= MANY or there):
+        if strict and self._stacked and self.slots.at_once and (count >= MANY or there):
             self.slots.check(*given_to(self.slots, args, kwargs)[1:])
             places = torch.from_numpy(index)
             self._add_there(places.pin_memory().to(self.device, non_blocking=True) if there else places, args, kwargs)
             return
-        parts = self._split(index, args, kwargs)
+        filled = sizes[:count].nonzero()[0]
+        if len(filled):
+            order = np.argsort(place.astype(np.uint16) if count < 1 << 16 else place, kind="stable")  # short integers by radix
+            inside = torch.from_numpy(order[: len(index) - int(sizes[count])])
+            values = rows_at(inside, len(index), [*args, *kwargs.values()], "Sliced")
+            args, kwargs = tuple(values[: len(args)]), dict(zip(kwargs, values[len(args) :]))
+        runs = filled.tolist(), sizes[filled].tolist()
         if self._stacked:
-            calls = [(g, *given_to(self.slots, a, k)[1:]) for g, a, k in parts]
-            self.slots.add([(g, tuple(a), k) for g, a, k in calls])
+            self.slots.add(*given_to(self.slots, args, kwargs)[1:], *runs)
         else:
-            update_all([given_to(self.each[g], a, k) for g, a, k in parts])
+            rows = zip(runs[0], runs_of([*args, *kwargs.values()], runs[1]))
+            update_all([given_to(self.each[g], x[: len(args)], dict(zip(kwargs, x[len(args) :]))) for g, x in rows])
         if wrong:
             self.outside.note(wrong, self.update_count)
-
-    def _split(self, index: np.ndarray, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[int, tuple[Any, ...], dict[str, Any]]]:
-        """The rows of each slice that has some."""
-        values = [*args, *kwargs.values()]
-        order = np.argsort(index, kind="stable")
-        groups, starts = np.unique(index[order], return_index=True)
-        ends = [*starts[1:].tolist(), len(index)]
-        out = []
-        for g, start, end in zip(groups.tolist(), starts.tolist(), ends):
-            if 0 <= g < len(self.names):
-                rows = rows_at(torch.from_numpy(order[start:end]), len(index), values, "Sliced")
-                out.append((g, tuple(rows[: len(args)]), dict(zip(kwargs, rows[len(args) :]))))
-        return out
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The values on this batch, which is also accumulated. NaN, or what the metric gives without data, for slices that have no row in it.
