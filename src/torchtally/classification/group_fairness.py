@@ -81,8 +81,8 @@ class BinaryFairness(GroupFormula):
 
     `task="demographic_parity"` compares the shares of positive decisions, `"equal_opportunity"` the shares of positive targets that are found,
     `"all"` both. The value is `{"DP_low_high": ratio}` and `{"EO_low_high": ratio}`, named after the groups with the lowest and the highest
-    rate; since the names depend on the data, reading it waits for the device. A group without a rate is in no comparison; NaN where the highest
-    rate is 0, or there is none. Inputs are those of `BinaryGroupStatRates`; for demographic parity `target` may be None.
+    rate; since the names, torchmetrics' too, depend on the data, `compute`, `forward` and `fetch` wait for the device, and only `update` does not.
+    A group without a rate is in no comparison; NaN where the highest rate is 0, or there is none. Inputs are those of `BinaryGroupStatRates`; for demographic parity `target` may be None.
     Source: Hardt et al., 2016 (arXiv:1610.02413).
 
     >>> from torch import tensor
