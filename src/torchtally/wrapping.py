@@ -30,7 +30,7 @@ def counted(update: Callable[..., None]) -> Callable[..., None]:
             self.__dict__["_update_count"] += 1
         self._meet()
         held = self.__dict__
-        held["_computed"] = held["_token"] = None  # one by one: Dynamo before torch 2.14 traces no `update` of it
+        held["_computed"] = held["_token"] = None  # one by one: Dynamo of torch 2.11 traces no `update` of it
         held["_depth"] = 1
         lengths = {n: len(x) for n in self._defaults if isinstance(x := self.__dict__[n], list)}
         try:

@@ -21,7 +21,7 @@ _function_depth: Any = torch._C._len_torch_function_stack
 _real_device: Any = torch._C.TensorBase.device.__get__  # type: ignore[attr-defined]
 
 
-FREED_TWICE = torch.__version__ < (2, 10) and sys.version_info < (3, 12)
+FREED_TWICE = torch.__version__ < "2.10" and sys.version_info < (3, 12)
 """Whether PyTorch asks for the class of a storage that is being freed, and CPython may collect garbage meanwhile and free it again."""
 
 
