@@ -89,7 +89,7 @@ def _of_retrieval(d: Drawn, batches: list[tuple[Any, ...]], want: Any) -> str | 
         preds, target, indexes = preds[kept], target[kept], indexes[kept]
     each = [(preds[indexes == q].double(), target[indexes == q]) for q in indexes.unique()]
     if any(len(p.unique()) < len(p) for p, _ in each):
-        return "retrieval metrics of tied scores"
+        return "`RetrievalMAP`, `RetrievalMRR`, `RetrievalPrecision`, `RetrievalRecall`"
     k = d.options.get("top_k")
     if (
         d.name == "RetrievalMAP"

@@ -13,6 +13,7 @@ from users_metrics import Doubled, Everything, Flipped, Fussy, MeanError, Percen
 
 import torchtally as tt
 from torchtally import classification as c
+from torchtally.errors import TallyError
 from torchtally.stalls import pretend_cuda
 
 A = torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1, 1, 2])  # 3 of 4
@@ -691,3 +692,14 @@ def test_many_batches_of_any_size(wrap):
     assert {k: got[k] for k in classifiers()} == pytest.approx(alone(whole), rel=1e-6)
     assert got["loss"] == pytest.approx(float(torch.stack(losses).double().mean()), rel=1e-6)
     assert got["most"] == float(max(losses))
+
+
+@pytest.mark.parametrize("of", ["collection", "ledger"])
+def test_a_pickle_of_another_version_is_refused_in_words(of):
+    tally = tt.MetricCollection({"recall": c.MulticlassRecall(3)})
+    held = tally if of == "collection" else tally.ledger
+    whole = dict(held.__dict__ if of == "collection" else held.__getstate__())
+    type(held).__new__(type(held)).__setstate__(whole)
+    whole.pop("_sharing" if of == "collection" else "clock")
+    with pytest.raises(TallyError, match=r"pickled whole by another version .*state_dict\(\) or use torchtally\.save"):
+        type(held).__new__(type(held)).__setstate__(whole)

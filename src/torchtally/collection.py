@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import weakref
 from collections import OrderedDict
@@ -28,7 +29,7 @@ from .loose_ledger import LooseLedger
 from .metric import Metric
 from .naming import Affixes, NamedMetrics, named_metrics
 from .pending import Pending
-from .saving import asked_alone, opened, saving_all
+from .saving import asked_alone, check_whole, opened, saving_all
 from .scripting import Unscripted
 from .sharing import Sharing
 from .statistic import map_tensors
@@ -530,6 +531,7 @@ class MetricCollection(Unscripted, NamedMetrics):
         super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        check_whole("MetricCollection", state, _kept())
         super().__setstate__(state)
         self._adopt()
 
@@ -567,3 +569,9 @@ class MetricCollection(Unscripted, NamedMetrics):
         """Take all metrics out."""
         for name in list(self._modules):
             self.pop(name)
+
+
+@functools.cache
+def _kept() -> frozenset[str]:
+    """What a pickle holds."""
+    return frozenset(MetricCollection({}).__dict__)

@@ -71,10 +71,11 @@ FED = {
     "Binary": (PREDS, YES_NO),
     "Multiclass": (SCORES, LABELS),
     "MeanSquared": (PREDS, PREDS.flip(0)),
+    "Perplexity": (SCORES.view(60, 1, 4), LABELS[:, None]),
     "R2": (PREDS, PREDS.flip(0) + PREDS),
 }
 OPTIONS = {"MulticlassConfusionMatrix": ["4", "4, normalize='true'"], "R2Score": ["", "num_regressors=2"]}
-OPTIONS |= {"MulticlassAccuracy": ["", "k=2", "num_classes=4, device='cpu'"]}
+OPTIONS |= {"Perplexity": ["", "ignore_index=2"], "MulticlassAccuracy": ["", "k=2", "num_classes=4, device='cpu'"]}
 
 
 @pytest.mark.filterwarnings("ignore")  # torcheval's

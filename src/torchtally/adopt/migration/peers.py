@@ -79,6 +79,7 @@ _TWINS = {
     "MulticlassConfusionMatrix": Twin("MulticlassConfusionMatrix", _CLASSES, only=(("num_classes", None), ("normalize", None))),
     "BinaryAUROC": Twin("BinaryAUROC", _CLASSES, only=(("num_tasks", (1,)),), note=_ABSENT),
     "BinaryAUPRC": Twin("BinaryAveragePrecision", _CLASSES, only=(("num_tasks", (1,)),)),
+    "Perplexity": Twin("Perplexity", "torchtally.text", only=(("ignore_index", None),)),
 }
 _NEAR = {
     "BinaryAccuracy": "torcheval counts a score equal to the threshold as yes and never takes scores for logits; if yours are probabilities, write torchtally.classification.BinaryAccuracy",
