@@ -53,10 +53,10 @@ def test_multiclass_and_multilabel(average, way):
     preds, target, weight = multiclass()
     truth = one_hot(target, 4)
     for name, reference in (("AUROC", sk.roc_auc_score), ("AveragePrecision", sk.average_precision_score)):
-        want = reference(truth, preds, average=how, sample_weight=weight.double())
+        want = reference(truth, preds, average=how, sample_weight=weight.double().numpy())
         close(value(getattr(c, f"Multiclass{name}")(4, average, weighted=True), preds, target, weight, way=way), want)
         scores, truths, weights = multilabel()
-        want = reference(truths, scores, average=how, sample_weight=weights.double())
+        want = reference(truths, scores, average=how, sample_weight=weights.double().numpy())
         close(value(getattr(c, f"Multilabel{name}")(3, average, weighted=True), scores, truths, weights, way=way), want)
 
 
