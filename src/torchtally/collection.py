@@ -192,6 +192,11 @@ class MetricCollection(Unscripted, NamedMetrics):
 
     def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any], compiling: bool) -> None:
         if self.ledger.left or self.ledger.emptied:
+            if compiling:
+                raise RuntimeError(
+                    "MetricCollection: a member was updated, loaded or reset alone, and a compiled update cannot rearrange what members share. "
+                    "Reset the collection, or update it once outside of torch.compile."
+                )
             self._regroup()
         self._feeding.add(self.ledger, args, kwargs, update_all, compiling)
 
@@ -373,9 +378,11 @@ class MetricCollection(Unscripted, NamedMetrics):
                 continue
             if m.ledger is not self.ledger:
                 m.reset()
-                self.ledger.left += 1  # so that the next update finds all empty and shares again
+                self.ledger.left += m.plain
             m.__dict__["_forward_cache"] = None
         self.ledger.reset()
+        if self.ledger.left:  # all are empty, and those that left may share again
+            self._regroup()
         self._forget_reads()
 
     @guarded
