@@ -37,6 +37,14 @@ from .together import MEMBERS, Members, Read, Together, peers_of, reads_of, sign
 from .valid import rows_of, valid_part
 
 
+def later_of(metric: Any, read: Read | None) -> Callable[[], tuple[Any, list[tuple[str, Fault]]]]:
+    """What `metric._later` gives; of another library's metric the value, for which it may wait."""
+    if hasattr(metric, "_later"):
+        return metric._later(read)
+    value = metric.compute()
+    return lambda: (value, [])
+
+
 def check_member(name: str, metric: Any) -> None:
     if not isinstance(metric, nn.Module) or not hasattr(metric, "update") or not hasattr(metric, "compute"):
         raise ValueError(f"MetricCollection: member {name!r} is {metric!r}; expected a metric or a collection.")
@@ -202,7 +210,7 @@ class MetricCollection(Unscripted, NamedMetrics):
 
     def _takes_valid(self) -> bool:
         """Whether a member's own update has an entry of that name."""
-        return any("valid" in (m._entries.get(p, p) for p in taken_by(m)) for m in self._modules.values())
+        return any("valid" in (getattr(m, "_entries", {}).get(p, p) for p in taken_by(m)) for m in self._modules.values())
 
     @guarded
     def _update_valid(self, valid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -306,7 +314,7 @@ class MetricCollection(Unscripted, NamedMetrics):
         """What gives the values, not yet on the host, and what was kept out, once the totals of all ranks have come. What is this rank's is taken now."""
         sharing = self._sharing
         values, faults = self._values_now(read)
-        later = {n: (m, None if isinstance(m, Formula) else m._later(read)) for n, m in self._modules.items() if n not in values}
+        later = {n: (m, None if isinstance(m, Formula) else later_of(m, read)) for n, m in self._modules.items() if n not in values}
         names = list(self._modules)
 
         def arrived() -> tuple[Any, list[tuple[str, Fault]]]:
@@ -391,6 +399,7 @@ class MetricCollection(Unscripted, NamedMetrics):
         other = opened(other)
         if isinstance(other, Mapping):
             states, other = other, self.clone()
+            other.reset()  # a member of another library may have saved nothing
             other.load_state_dict(states)
         if not isinstance(other, MetricCollection) or list(other._modules) != list(self._modules):
             raise ValueError(f"MetricCollection.merge_state: expected a collection of {list(self._modules)}, not {other!r}.")
@@ -472,7 +481,8 @@ class MetricCollection(Unscripted, NamedMetrics):
         if not asked_alone(args, kwargs):
             return super().state_dict(*args, **kwargs)
         with saving_all():
-            if kwargs.get("prefix") or any(m._modules or m._state_dict_hooks for m in self._modules.values()) or self._state_dict_hooks:
+            alone = all(isinstance(m, Metric) and not m._modules and not m._state_dict_hooks for m in self._modules.values())
+            if kwargs.get("prefix") or not alone or self._state_dict_hooks:
                 return super().state_dict(*args, **kwargs)
             return self._all_states()
 

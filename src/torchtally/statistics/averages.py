@@ -171,7 +171,7 @@ def _broadcast(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         value, weight = torch.broadcast_tensors(value, weight)
     except RuntimeError:
         shapes = f"weight has shape {tuple(weight.shape)} but value has {tuple(value.shape)}"
-        raise ValueError(f"{shapes}; expected shapes that broadcast.") from None
+        raise ValueError(f"{shapes}; expected shapes that broadcast. In a collection .bind(value='loss') names the entry to take.") from None
     return value, weight
 
 
