@@ -34,7 +34,7 @@ class RankTimeout(RankError, TimeoutError):
 
 def available() -> bool:
     """Whether there are other ranks to read from."""
-    return dist.is_available() and (group := dist.group.WORLD) is not None and group.size() > 1
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 class Channel:

@@ -47,7 +47,7 @@ def nan_on_host(strategy: str | float) -> float | None:
 
 def given(value: Any) -> Any:
     """A number or a tensor, also from a list or an array of numbers."""
-    if isinstance(value, Tensor | int | float):
+    if isinstance(value, (Tensor, int, float)):  # Dynamo of torch 2.6 takes no unions
         return value
     try:
         return torch.tensor(value, dtype=torch.float64)
