@@ -217,3 +217,44 @@ def test_a_read_that_is_broken_off_is_followed_by_no_other():
     assert [text.partition(",")[0] for text in told] == ["MetricCollection of a", "MetricCollection of a", "SumMetric"]
     assert set(others) == {"RankTimeout"}
     assert own == alone == 1.0
+
+
+def test_sync_and_all_steps_of_a_tracker_go_on_after_a_time_out():
+    def work(rank):
+        metric, tracker = tt.SumMetric(timeout=0.2), tt.MetricTracker(tt.MaxMetric(timeout=0.2), maximize=True)
+        tracker.increment()
+        tracker.update(1.0 + rank)
+        metric.update(1.0)
+        out = []
+        for read in (metric.sync, tracker.compute_all, lambda: tracker.over_ranks().compute_all()):
+            if rank:
+                time.sleep(0.7)
+            try:
+                found = read()
+            except tt.RankTimeout:
+                assert rank == 0
+                for m in (metric, *tracker):
+                    m.timeout = 20.0
+                found = read()
+                for m in (metric, *tracker):
+                    m.timeout = 0.2
+            out.append(metric.compute() if found is None else found)
+            metric.timeout = 20.0
+            dist.barrier()
+        metric.unsync()
+        return [*out, metric.compute()]
+
+    assert run_ranks(work) == [[2.0, [2.0], [2.0], 2.0]] * 2
+
+
+def test_the_value_of_a_batch_and_that_of_all_are_no_pair():
+    def work(rank):
+        metric = tt.SumMetric(dist_sync_on_step=True)
+        try:
+            return metric(1.0) if rank else metric.compute()
+        except tt.RankError as error:
+            return str(error), metric.update_count, dist.barrier()
+
+    for said, updates, _ in run_ranks(work):
+        assert "on rank 1: SumMetric is SumMetric() of one batch (elsewhere SumMetric())" in said
+        assert updates in (0, 1)
