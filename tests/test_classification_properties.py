@@ -246,6 +246,43 @@ def test_samples_of_a_compiled_step_join_their_lists_outside_of_its_graph(backen
     assert counter.frame_count <= 2
 
 
+def test_a_member_updated_alone_does_not_share_in_compiled_updates_until_the_collection_is_reset():
+    torch._dynamo.reset()
+    tally = tt.MetricCollection({"area": c.BinaryAUROC(), "precision": c.BinaryAveragePrecision()})
+    compiled = torch.compile(lambda p, y: tally.update(p, y), backend="eager", fullgraph=True)
+    batch = torch.tensor([0.1, 0.9, 0.4]), torch.tensor([0, 1, 1])
+    compiled(*batch)
+    tally["area"].update(*batch)
+    with pytest.raises(Exception, match="Reset the collection, or update it once outside"):
+        compiled(*batch)
+    assert (tally["area"].update_count, tally["precision"].update_count) == (2, 1)
+    tally.update(*batch)  # each in its own way
+    compiled(*batch)
+    assert (tally["area"].update_count, tally["precision"].update_count) == (4, 3)
+    for _ in range(3):
+        tally.reset()
+        compiled(*batch)
+    assert tally["area"].ledger is tally["precision"].ledger
+    assert tally["area"].update_count == 1
+    close(tally.compute()["area"], 1.0)
+
+
+def test_a_compiled_collection_with_a_member_that_never_shares_compiles_nothing_anew_after_resets():
+    class Twice(c.BinaryAccuracy):
+        def compute(self):
+            return 2 * super().compute()
+
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounter()
+    tally = tt.MetricCollection({"twice": Twice(), "recall": c.BinaryRecall()})
+    compiled = torch.compile(lambda p, y: tally.update(p, y), backend=counter, fullgraph=True)
+    for _ in range(12):
+        compiled(torch.tensor([0.1, 0.9, 0.4]), torch.tensor([0, 1, 1]))
+        assert tally.compute()["twice"] == pytest.approx(4 / 3)
+        tally.reset()
+    assert counter.frame_count == 1
+
+
 def test_compiled_updates_of_many_outputs_keep_one_row_of_moments():
     torch._dynamo.reset()
     metric = tt.R2Score()

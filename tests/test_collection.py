@@ -13,6 +13,7 @@ from users_metrics import Doubled, Everything, Flipped, Fussy, MeanError, Percen
 
 import torchtally as tt
 from torchtally import classification as c
+from torchtally.errors import TallyError
 from torchtally.stalls import pretend_cuda
 
 A = torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1, 1, 2])  # 3 of 4
@@ -691,3 +692,50 @@ def test_many_batches_of_any_size(wrap):
     assert {k: got[k] for k in classifiers()} == pytest.approx(alone(whole), rel=1e-6)
     assert got["loss"] == pytest.approx(float(torch.stack(losses).double().mean()), rel=1e-6)
     assert got["most"] == float(max(losses))
+
+
+@pytest.mark.parametrize("of", ["collection", "ledger"])
+def test_a_pickle_of_another_version_is_refused_in_words(of):
+    tally = tt.MetricCollection({"recall": c.MulticlassRecall(3)})
+    held = tally if of == "collection" else tally.ledger
+    whole = dict(held.__dict__ if of == "collection" else held.__getstate__())
+    type(held).__new__(type(held)).__setstate__(whole)
+    whole.pop("_sharing" if of == "collection" else "clock")
+    with pytest.raises(TallyError, match=r"pickled whole by another version .*state_dict\(\) or use torchtally\.save"):
+        type(held).__new__(type(held)).__setstate__(whole)
+
+
+def with_another_librarys():
+    torchmetrics = pytest.importorskip("torchmetrics")
+    return tt.MetricCollection({"accuracy": c.BinaryAccuracy(), "theirs": torchmetrics.classification.BinaryAccuracy()})
+
+
+def test_a_member_of_another_library_is_fetched_without_padding_and_has_no_interval():
+    tally = with_another_librarys()
+    preds, target = torch.tensor([1, 0, 1, 0]), torch.tensor([1, 1, 1, 1])
+    tally.update(preds, target, valid=3)
+    tally.update(preds, target, valid=torch.tensor([True, False, True, False]))
+    assert tally.fetch().result() == pytest.approx({"accuracy": 0.8, "theirs": 0.8})
+    assert list(tally.interval()) == ["accuracy"]
+    assert tally.fetch(reset=True).result() == pytest.approx({"accuracy": 0.8, "theirs": 0.8})
+    tally.update(preds, target)
+    assert tally.fetch().result() == pytest.approx({"accuracy": 0.5, "theirs": 0.5})
+    tally.pop("accuracy")
+    with pytest.raises(ValueError, match=r"'theirs': BinaryAccuracy is no metric of torchtally"):
+        tally.interval()
+
+
+def test_a_member_of_another_library_saves_what_was_made_persistent():
+    tally = with_another_librarys()
+    tally["theirs"].persistent(True)
+    tally.update(torch.tensor([1, 0]), torch.tensor([1, 1]))
+    again = with_another_librarys()
+    again.load_state_dict(tally.state_dict(), strict=False)
+    assert again["accuracy"].compute() == 0.5 and again["theirs"].tp == 1
+
+
+def test_states_without_those_of_another_librarys_member_leave_it_as_it_is():
+    tally = with_another_librarys()
+    tally.update(torch.tensor([1, 0]), torch.tensor([1, 1]))
+    tally.merge_state(tally.state_dict())
+    assert tally["accuracy"].tp == 2 and tally["theirs"].tp == 1

@@ -163,3 +163,20 @@ def test_an_error_of_shapes_says_what_to_write(metric, preds, target, said):
 @pytest.mark.parametrize("preds, target", [(torch.rand(2, 5, 3).movedim(-1, 1), torch.zeros(2, 5).long()), (torch.rand(4, 3), LABELS[:, None].squeeze(1))])
 def test_what_is_advised_is_taken(preds, target):
     THREE.clone().update(preds, target)
+
+
+def test_what_no_reshaping_mends_is_not_told_to_be_squeezed():
+    error = tt.MeanSquaredError()
+    with pytest.raises(ValueError, match=r"expected equal shapes\.$"):
+        error.update(torch.rand(8), torch.rand(7))
+    with pytest.raises(ValueError, match=r"Squeeze or flatten one of them\.$"):
+        error.update(torch.rand(8), torch.rand(8, 1))
+
+
+def test_a_mean_that_is_fed_predictions_in_a_collection_is_told_of_bind():
+    tally = tt.MetricCollection({"accuracy": c.MulticlassAccuracy(3), "loss": tt.MeanMetric()})
+    with pytest.raises(ValueError, match=r"^loss: weight has shape \(4,\) but value has \(4, 3\).*\.bind\(value='loss'\)"):
+        tally.update(torch.rand(4, 3), LABELS)
+    tally["loss"].bind(value="loss")
+    tally.update(preds=torch.rand(4, 3), target=LABELS, loss=0.5)
+    assert tally.compute()["loss"] == 0.5

@@ -60,6 +60,17 @@ def test_a_collection_in_one_picture():
     assert ticks(ax.yaxis) == ["MulticlassAccuracy", "MulticlassRecall"]
 
 
+@pytest.mark.parametrize("member", [c.BinaryROC(), c.BinaryPrecisionRecallCurve(thresholds=5), c.BinaryConfusionMatrix()])
+def test_one_picture_has_no_place_for_curves_and_matrices(member):
+    metrics = tt.MetricCollection({"accuracy": c.BinaryAccuracy(), "point": c.BinaryRecallAtFixedPrecision(min_precision=0.5), "whole": member})
+    metrics.update(tensor([0.2, 0.7, 0.9, 0.4]), tensor([0, 1, 1, 0]))
+    for val in (None, [metrics.compute(), metrics.compute()]):
+        with pytest.raises(ValueError, match=r"\['whole'\] are curves or matrices.*Leave together=True out"):
+            metrics.plot(val, together=True)
+    assert len(metrics.plot()) == 3
+    metrics.plot({n: v for n, v in metrics.compute().items() if n != "whole"}, together=True)
+
+
 def test_axes_of_a_collection_must_fit():
     _, ax = pyplot.subplots(1, 3)
     with pytest.raises(ValueError, match="ax holds 3 axes; expected 2"):

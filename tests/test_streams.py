@@ -129,6 +129,7 @@ def test_a_capture_waits_for_no_stream_outside(waits):
     assert waits == []
 
 
+@pytest.mark.skipif(torch.__version__ < (2, 11), reason="PyTorch 2.6 compiles this one anew for each size; docs/versions.md")
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_a_compiled_update_meets_other_streams_when_it_runs_and_before_it_adds(monkeypatch, backend):
     torch._dynamo.reset()

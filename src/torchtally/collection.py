@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import weakref
 from collections import OrderedDict
@@ -28,12 +29,20 @@ from .loose_ledger import LooseLedger
 from .metric import Metric
 from .naming import Affixes, NamedMetrics, named_metrics
 from .pending import Pending
-from .saving import asked_alone, opened, saving_all
+from .saving import asked_alone, check_whole, opened, saving_all
 from .scripting import Unscripted
 from .sharing import Sharing
 from .statistic import map_tensors
 from .together import MEMBERS, Members, Read, Together, peers_of, reads_of, signs_of
 from .valid import rows_of, valid_part
+
+
+def later_of(metric: Any, read: Read | None) -> Callable[[], tuple[Any, list[tuple[str, Fault]]]]:
+    """What `metric._later` gives; of another library's metric the value, for which it may wait."""
+    if hasattr(metric, "_later"):
+        return metric._later(read)
+    value = metric.compute()
+    return lambda: (value, [])
 
 
 def check_member(name: str, metric: Any) -> None:
@@ -191,12 +200,17 @@ class MetricCollection(Unscripted, NamedMetrics):
 
     def _update_here(self, args: tuple[Any, ...], kwargs: dict[str, Any], compiling: bool) -> None:
         if self.ledger.left or self.ledger.emptied:
+            if compiling:
+                raise RuntimeError(
+                    "MetricCollection: a member was updated, loaded or reset alone, and a compiled update cannot rearrange what members share. "
+                    "Reset the collection, or update it once outside of torch.compile."
+                )
             self._regroup()
         self._feeding.add(self.ledger, args, kwargs, update_all, compiling)
 
     def _takes_valid(self) -> bool:
         """Whether a member's own update has an entry of that name."""
-        return any("valid" in (m._entries.get(p, p) for p in taken_by(m)) for m in self._modules.values())
+        return any("valid" in (getattr(m, "_entries", {}).get(p, p) for p in taken_by(m)) for m in self._modules.values())
 
     @guarded
     def _update_valid(self, valid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -300,7 +314,7 @@ class MetricCollection(Unscripted, NamedMetrics):
         """What gives the values, not yet on the host, and what was kept out, once the totals of all ranks have come. What is this rank's is taken now."""
         sharing = self._sharing
         values, faults = self._values_now(read)
-        later = {n: (m, None if isinstance(m, Formula) else m._later(read)) for n, m in self._modules.items() if n not in values}
+        later = {n: (m, None if isinstance(m, Formula) else later_of(m, read)) for n, m in self._modules.items() if n not in values}
         names = list(self._modules)
 
         def arrived() -> tuple[Any, list[tuple[str, Fault]]]:
@@ -372,9 +386,11 @@ class MetricCollection(Unscripted, NamedMetrics):
                 continue
             if m.ledger is not self.ledger:
                 m.reset()
-                self.ledger.left += 1  # so that the next update finds all empty and shares again
+                self.ledger.left += m.plain
             m.__dict__["_forward_cache"] = None
         self.ledger.reset()
+        if self.ledger.left:  # all are empty, and those that left may share again
+            self._regroup()
         self._forget_reads()
 
     @guarded
@@ -383,6 +399,7 @@ class MetricCollection(Unscripted, NamedMetrics):
         other = opened(other)
         if isinstance(other, Mapping):
             states, other = other, self.clone()
+            other.reset()  # a member of another library may have saved nothing
             other.load_state_dict(states)
         if not isinstance(other, MetricCollection) or list(other._modules) != list(self._modules):
             raise ValueError(f"MetricCollection.merge_state: expected a collection of {list(self._modules)}, not {other!r}.")
@@ -464,7 +481,8 @@ class MetricCollection(Unscripted, NamedMetrics):
         if not asked_alone(args, kwargs):
             return super().state_dict(*args, **kwargs)
         with saving_all():
-            if kwargs.get("prefix") or any(m._modules or m._state_dict_hooks for m in self._modules.values()) or self._state_dict_hooks:
+            alone = all(isinstance(m, Metric) and not m._modules and not m._state_dict_hooks for m in self._modules.values())
+            if kwargs.get("prefix") or not alone or self._state_dict_hooks:
                 return super().state_dict(*args, **kwargs)
             return self._all_states()
 
@@ -523,6 +541,7 @@ class MetricCollection(Unscripted, NamedMetrics):
         super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        check_whole("MetricCollection", state, _kept())
         super().__setstate__(state)
         self._adopt()
 
@@ -560,3 +579,9 @@ class MetricCollection(Unscripted, NamedMetrics):
         """Take all metrics out."""
         for name in list(self._modules):
             self.pop(name)
+
+
+@functools.cache
+def _kept() -> frozenset[str]:
+    """What a pickle holds."""
+    return frozenset(MetricCollection({}).__dict__)

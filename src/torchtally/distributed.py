@@ -9,15 +9,19 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import distributed as dist
 
 from .wire import PrivateWire, Wire
 
-Steps = Generator[Any, None, Any]
-"""A read under way: yields each collective it has to wait for, returns what was read."""
+READY: Any = object()
+
+BROKEN = "a read was broken off on this rank while the others were in it, so none can follow in this group"
+
+Steps = Generator[Any, None, Callable[[], Any]]
+"""A read under way: yields READY when all that it sends is taken, then each collective it has to wait for; returns what makes the result."""
 
 
 class RankError(RuntimeError):
@@ -30,7 +34,7 @@ class RankTimeout(RankError, TimeoutError):
 
 def available() -> bool:
     """Whether there are other ranks to read from."""
-    return dist.is_available() and (group := dist.group.WORLD) is not None and group.size() > 1
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 class Channel:
@@ -82,6 +86,8 @@ class Channel:
         with self._lock:
             deadline = None if timeout is None else time.monotonic() + timeout
             before = self._unfinished
+            if before is not None and before.broken:
+                raise before.told(before.failed or "interrupted", BROKEN)
             if before is not None and before is not late and before.failed is None:
                 before.limit = timeout
                 try:
@@ -90,13 +96,16 @@ class Channel:
                     raise
                 except Exception:  # the others have it behind them, too, and are at this read now
                     pass
-            self._unfinished = None
             flight = begin() if late is None else late
             flight.limit = timeout
-            self._unfinished = flight
             result = flight.finish(deadline)
             self._unfinished = None
             return result
+
+    def launch(self, flight: Flight) -> None:
+        """Start a read, within `run`."""
+        self._unfinished = flight
+        flight.start()
 
     def in_thread(self, flight: Flight) -> None:
         """Carry a read out in a thread, in the order in which reads were started."""
@@ -142,8 +151,11 @@ class _Thread:
 
     def _work(self) -> None:
         wire: Wire | None = None
+        broken = False
         while (flight := self.jobs.get()) is not None:
             try:
+                if broken:
+                    raise flight.told("an earlier one", BROKEN)
                 if wire is None:
                     wire = self._reached(flight)
                 flight.wire = wire
@@ -151,6 +163,7 @@ class _Thread:
                 flight.finish(None)
             except BaseException as error:  # handed to whoever asks for the result
                 flight.failed = flight.failed or error
+                broken = broken or flight.broken
             finally:
                 if flight.arrived is not None:
                     flight.arrived.set()
@@ -189,7 +202,9 @@ class Flight:
         self.wire, self._steps, self._explain = wire, steps, explain
         self._left: Steps | None = None
         self._work: Any = None
+        self._make: Callable[[], Any] | None = None
         self._result: Any = None
+        self._sent, self._whole = False, True
         self.failed: BaseException | None = None
         self.limit: float | None = None
         self.started = self.done = False
@@ -204,23 +219,42 @@ class Flight:
 
     def _advance(self) -> None:
         assert self._left is not None
+        self._whole = False
         try:
             self._work = next(self._left)
+            if self._work is READY:
+                self._sent = True
+                self._work = next(self._left)
+            self._sent = True
         except StopIteration as stop:
-            self._result, self.done, self._left, self._work = stop.value, True, None, None
+            self._make, self._left, self._work = stop.value, None, None
         except BaseException as error:
-            self.failed = error
-            if isinstance(error, RankError) or not isinstance(error, RuntimeError):
-                raise
+            self._whole = isinstance(error, RankError)  # then all ranks have it
+            self._failed_with(error)
+        self._whole = True
+
+    def _failed_with(self, error: BaseException) -> NoReturn:
+        self.failed = error
+        if isinstance(error, RuntimeError) and not isinstance(error, RankError):
             raise self.lost(error) from error
+        raise error
+
+    @property
+    def broken(self) -> bool:
+        """Whether other ranks may be at a collective that this one will not call: what is called next would not be the same."""
+        return self._sent and not self._whole
 
     def _limit(self) -> str:
         return "in time" if self.limit is None else f"within {self.limit:g} s"
 
+    def told(self, error: BaseException | str, what: str) -> RankError:
+        """An error that says which read it was, and why."""
+        reason = str(error).strip().splitlines() or [repr(error)]
+        return RankError(self._explain(f"{what} ({reason[0]})"))
+
     def lost(self, error: Exception, what: str = "a collective failed") -> RankError:
         """What to raise, here and whenever the result is asked for."""
-        reason = str(error).strip().splitlines() or [repr(error)]
-        self.failed = RankError(self._explain(f"{what} ({reason[0]})"))
+        self.failed = self.told(error, what)
         return self.failed
 
     @property
@@ -242,9 +276,14 @@ class Flight:
         """The result. Waits for each collective until `deadline` (of `time.monotonic`), then raises RankTimeout; may be called again."""
         if self.failed is not None:
             raise self.failed
-        while not self.done:
+        while self._make is None:
             self._wait(deadline)
             self._advance()
+        if not self.done:
+            try:
+                self._result, self.done = self._make(), True
+            except Exception as error:
+                self._failed_with(error)
         return self._result
 
     def _wait(self, deadline: float | None) -> None:

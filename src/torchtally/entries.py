@@ -11,14 +11,14 @@ Found = TypeVar("Found")
 
 
 def _cached_by_class(look: Callable[[Any], Found]) -> Callable[[Any], Found]:
-    known: dict[int, tuple[Any, Found]] = {}
+    known: dict[Any, Found] = {}
 
     @functools.wraps(look)
     def cached(cls: Any) -> Found:
-        found = known.get(id(cls))
+        found = known.get(cls)
         if found is None:
-            found = known[id(cls)] = cls, look(cls)
-        return found[1]
+            found = known[cls] = look(cls)
+        return found
 
     return cached
 

@@ -25,6 +25,9 @@ def of_those_that_have(metrics: Mapping[str, Any], read: Any, asked: Intervals, 
     later: dict[str, Later] = {}
     reasons = []
     for name, m in metrics.items():
+        if not hasattr(m, "_bounds_later"):
+            reasons.append(f"{name!r}: {type(m).__name__} is no metric of torchtally.")
+            continue
         try:
             later[name] = m._bounds_later(read, asked)
         except NoInterval as none:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from math import prod
@@ -18,6 +19,7 @@ from .clock import STILL, Clock
 from .faults import Fault
 from .guard import follow, stream_of
 from .outside import CAPTURED, enrol, keep, meet
+from .saving import check_whole
 from .statistic import Input, Number, Piece, Slots, Statistic, neutral
 from .statistics.averages import ScalarRows
 from .transfer import to_host
@@ -113,6 +115,7 @@ class Ledger:
         return new
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        check_whole("Metric", state, _kept())
         self.__dict__.update(state)
         self.stream = stream_of(self.device)
         self._drop()
@@ -369,7 +372,7 @@ class Ledger:
         if self.device != device:
             if self.device.type == "meta":  # there is nothing to move: start empty
                 empty = Ledger(self.keys, device)
-                self.flats, self.clock = empty.flats, empty.clock
+                self.flats, self.samples, self.clock = empty.flats, empty.samples, empty.clock
             else:
                 self.fold()
                 self._replace(lambda x: x.to(device))
@@ -522,3 +525,9 @@ class Ledger:
         """What was wrong with values of the inputs of some statistics (all, if None)."""
         wanted = None if indices is None else {(s.input, e) for s, e in (self.keys[i] for i in indices)}
         return [f for j, pair in enumerate(self.inputs) if wanted is None or pair in wanted for f in self.faults_of(j)]
+
+
+@functools.cache
+def _kept() -> frozenset[str]:
+    """What a pickle holds."""
+    return frozenset(Ledger().__getstate__())

@@ -11,13 +11,14 @@ import hashlib
 import pickle
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .buffers import Group, ordinary
-from .distributed import Channel, RankError, Steps
+from .distributed import READY, Channel, RankError, Steps
 from .head import Head, as_floats, from_floats
 from .ledger import Ledger
 from .plan import FIXED, Layout, Plan
@@ -82,6 +83,7 @@ class Reduction:
             fixed = [_bytes(x) for x in self._gatherable()] if plan.columns is None else []
         except Exception as error:
             return (yield from self._refuse(wire, error))
+        yield READY
         head = yield from _of_all(wire, head)
         known = head.known(plan.known)
         same_metrics, same_arrangement = self.layout.agreed(known)
@@ -101,7 +103,7 @@ class Reduction:
             works.append(work)
         for work in works:
             yield work
-        return self._totals(head, known, big, rows, sizes if payload is not None else [], sum(map(len, fixed)))
+        return partial(self._totals, head, known, big, rows, sizes if payload is not None else [], sum(map(len, fixed)))
 
     # ---- what is sent
     def _head(self, payload: Tensor | None) -> Head:
@@ -178,8 +180,13 @@ class Reduction:
         ledgers = self.apart(self.ledgers)
         plan = Plan(ledgers, self.channel.world, self.states is not None)
         again = Reduction(self.channel, plan, Layout(self.layout.title, self.layout.lines, "apart"), ledgers, self.states, None, self.aside, self.closed)
-        totals = yield from again.steps(wire)
-        totals.apart = True
+        make = yield from again.steps(wire)
+
+        def totals() -> Totals:
+            found: Totals = make()
+            found.apart = True
+            return found
+
         return totals
 
     # ---- what comes back

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+
+from .errors import TallyError
 
 _saving = threading.local()  # .complete: a metric's own state_dict() is under way
 
@@ -30,6 +32,15 @@ def saving_all() -> Iterator[None]:
         yield
     finally:
         _saving.complete = before
+
+
+def check_whole(name: str, state: Mapping[str, Any], needed: frozenset[str]) -> None:
+    """Raise where an object that was pickled whole, as another version of torchtally had it, lacks what this one needs."""
+    if not needed <= state.keys():
+        raise TallyError(
+            f"{name}: was pickled whole by another version of torchtally, whose insides were different. Load it there, and save its state_dict() "
+            "or use torchtally.save: what these write is read by later versions."
+        )
 
 
 def opened(other: Any) -> Any:

@@ -153,7 +153,7 @@ class Together:
                 for user in self._users:
                     if (m := user()) is not None:
                         m.__dict__["_token"] = self._token
-                current[0].start()
+                channel.launch(current[0])
                 return current[0]
 
         totals = channel.run(begin, timeout, None if current is None else current[0])
@@ -335,7 +335,7 @@ def copy_over_ranks(metrics: Any, read: Read | None) -> Any:
 
 
 def part_of_all(ledger: Ledger, title: str, line: str, group: Any, timeout: float | None) -> Ledger | None:
-    """A ledger's totals over all ranks, for one metric alone and not kept."""
+    """A ledger's totals over all ranks, for one metric alone and not kept. `line` is of no other read, since ranks have no arrangement to differ in."""
     channel = channel_of(group)
     if channel is None:
         return None
@@ -344,7 +344,7 @@ def part_of_all(ledger: Ledger, title: str, line: str, group: Any, timeout: floa
 
     def begin() -> Flight:
         flight = Flight(channel.wire, Reduction(channel, plan, layout, [ledger]).steps, _Lost(layout, channel))
-        flight.start()
+        channel.launch(flight)
         return flight
 
     totals: Totals = channel.run(begin, timeout)

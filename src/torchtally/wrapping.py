@@ -29,7 +29,9 @@ def counted(update: Callable[..., None]) -> Callable[..., None]:
         if not torch.compiler.is_compiling():
             self.__dict__["_update_count"] += 1
         self._meet()
-        self.__dict__.update(_computed=None, _token=None, _depth=1)
+        held = self.__dict__
+        held["_computed"] = held["_token"] = None  # one by one: Dynamo of torch 2.11 traces no `update` of it
+        held["_depth"] = 1
         lengths = {n: len(x) for n in self._defaults if isinstance(x := self.__dict__[n], list)}
         try:
             with torch.set_grad_enabled(self._grad and torch.is_grad_enabled()):

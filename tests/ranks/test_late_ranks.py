@@ -12,6 +12,7 @@ from torch import tensor
 
 import torchtally as tt
 from ranks.harness import DIED, Raised, run_ranks
+from torchtally import reduction
 
 
 def sums(timeout=None, **more):
@@ -181,3 +182,79 @@ def test_a_second_refusal_is_told_of_the_rank_that_refuses_then():
     there, elsewhere = "on rank 1: Shy is not readable there", "(elsewhere not readable there"  # of two, the first counts as usual
     assert [part in text for part, text in zip([there, there, elsewhere, elsewhere, there, there], said)] == [True] * 6
     assert after == 2.0
+
+
+def test_a_read_that_is_broken_off_is_followed_by_no_other():
+    """What this rank called next would meet the collective that the others are at, of another size: gloo ends a process for that."""
+
+    def broken(self, *args):
+        raise (KeyboardInterrupt if self.aside is False else torch.OutOfMemoryError)("no more")
+        yield
+
+    def work(rank):
+        samples, other = sums(1.0), tt.SumMetric(timeout=1.0)
+        samples.update(1.0)
+        other.update(1.0)
+        rest, said = reduction.Reduction._largest, []
+        if rank == 0:
+            reduction.Reduction._largest = broken
+        for n, read in enumerate((samples.compute, samples.compute, other.compute, samples.fetch, other.fetch)):
+            try:
+                found = read()
+                if n > 2:
+                    found.result(timeout=1.0 if rank else 20.0)
+            except BaseException as error:
+                said.append((type(error).__name__, str(error)))
+            if n == 0:
+                reduction.Reduction._largest = rest
+            elif n == 2 and rank == 0:
+                reduction.Reduction._largest = broken
+        other.sync_on_compute = False
+        return [kind for kind, _ in said], [text for _, text in said if "broken off on this rank" in text], other.compute()
+
+    (kinds, told, own), (others, _, alone) = run_ranks(work)
+    assert kinds == ["KeyboardInterrupt", "RankError", "RankError", "RankError", "RankError"]
+    assert [text.partition(",")[0] for text in told] == ["MetricCollection of a", "MetricCollection of a", "SumMetric"]
+    assert set(others) == {"RankTimeout"}
+    assert own == alone == 1.0
+
+
+def test_sync_and_all_steps_of_a_tracker_go_on_after_a_time_out():
+    def work(rank):
+        metric, tracker = tt.SumMetric(timeout=0.2), tt.MetricTracker(tt.MaxMetric(timeout=0.2), maximize=True)
+        tracker.increment()
+        tracker.update(1.0 + rank)
+        metric.update(1.0)
+        out = []
+        for read in (metric.sync, tracker.compute_all, lambda: tracker.over_ranks().compute_all()):
+            if rank:
+                time.sleep(0.7)
+            try:
+                found = read()
+            except tt.RankTimeout:
+                assert rank == 0
+                for m in (metric, *tracker):
+                    m.timeout = 20.0
+                found = read()
+                for m in (metric, *tracker):
+                    m.timeout = 0.2
+            out.append(metric.compute() if found is None else found)
+            metric.timeout = 20.0
+            dist.barrier()
+        metric.unsync()
+        return [*out, metric.compute()]
+
+    assert run_ranks(work) == [[2.0, [2.0], [2.0], 2.0]] * 2
+
+
+def test_the_value_of_a_batch_and_that_of_all_are_no_pair():
+    def work(rank):
+        metric = tt.SumMetric(dist_sync_on_step=True)
+        try:
+            return metric(1.0) if rank else metric.compute()
+        except tt.RankError as error:
+            return str(error), metric.update_count, dist.barrier()
+
+    for said, updates, _ in run_ranks(work):
+        assert "on rank 1: SumMetric is SumMetric() of one batch (elsewhere SumMetric())" in said
+        assert updates in (0, 1)

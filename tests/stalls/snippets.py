@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.optim.swa_utils import AveragedModel
 
 SETUP = """
 import copy, io, math, pickle
@@ -52,6 +53,11 @@ def namespace(before: str = "") -> dict[str, Any]:
 
 READ, MASK, COPY = "aten::_local_scalar_dense", "aten::index", "aten::_to_copy"
 NONE: dict[str, int] = {}
+
+
+def questions(parameters: int) -> int:
+    """How often an `AveragedModel` asks whether this is its first update: older PyTorch does for each parameter."""
+    return 1 if "copy_param" in AveragedModel.update_parameters.__code__.co_varnames else parameters
 
 
 def one(operator: str) -> dict[str, int]:
@@ -359,7 +365,7 @@ TRAINING = [
     Snippet("o.step()", NONE, before="o = optim.AdamW([w], capturable=True); (w * w).sum().backward()"),
     Snippet("optim.Adam([w], lr=t, capturable=True)", one(READ)),
     Snippet("o.step(lambda: (w * w).sum())", {READ: 2}, before="o = optim.LBFGS([w], max_iter=1)"),
-    Snippet("average.update_parameters(layer)", {READ: 3},
+    Snippet("average.update_parameters(layer)", {READ: 2 + questions(2)},
             before="layer = nn.Linear(2, 2, device='cuda'); average = optim.swa_utils.AveragedModel(layer, device='cuda'); average.update_parameters(layer)"),
     Snippet("schedule.step(t)", one(READ), before="schedule = optim.lr_scheduler.ReduceLROnPlateau(optim.SGD([w], lr=0.1))"),
     Snippet("torch._foreach_mul_([x, y], t), torch._foreach_add([x, y], 1.0), torch._foreach_norm([x, y])", NONE),

@@ -1,6 +1,6 @@
 """Scripts as people write them, run unmodified: their stalls are found, each where it is, of the right kind, as often as it happens, and nothing else.
 
-A line that waits says so in a comment, `# expect: KIND=COUNT, …`, in terms of `steps` and of what differs between versions of torchmetrics.
+A line that waits says so in a comment, `# expect: KIND=COUNT, …`, in terms of `steps` and of what differs between versions of PyTorch and torchmetrics.
 """
 
 import importlib.util
@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from snippets import questions
 
 from torchtally.stalls.script import check_script
 from torchtally.stalls.selection import within_steps
@@ -23,6 +24,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 TORCHMETRICS = tuple(int(part) for part in torchmetrics.__version__.split(".")[:2])
 NAMES = {
     "weight": int(TORCHMETRICS < (1, 7)),  # until then the default weight was copied to the device at each update
+    "questions": questions,
     "epochs": 3,
     "ranks": 2,
     "moved": (2 * 2 + 1) + 4 * (2 * 4 + 1),  # per state of a metric its value and its default, per metric one probe of the device
@@ -52,6 +54,7 @@ def run(script, steps, arguments=(), files=(), limit=None, devices=1):
     return outcome
 
 
+@pytest.mark.filterwarnings("ignore:The epoch parameter in `scheduler.step:UserWarning")  # PyTorch 2.6 warns of its own SequentialLR
 @pytest.mark.parametrize(
     "script, steps, arguments",
     [

@@ -1,6 +1,7 @@
 """The pretend device: tensors that say cuda:0, compute real values, and are refused what a device refuses."""
 
 import copy
+import gc
 import io
 import sys
 import threading
@@ -210,3 +211,19 @@ def test_what_a_module_took_while_it_was_loaded_is_put_back_too(tmp_path, monkey
     assert taken.current_device is taken.Interface.device is torch.cuda.current_device
     assert (taken.yes, taken.no, taken.none, taken.Interface.yes) == (True, False, None, True)
     monkeypatch.delitem(sys.modules, "takes_parts_of_torch")
+
+
+def test_garbage_collected_at_any_moment_breaks_no_tensor():
+    """PyTorch before 2.10 asks for the class of a storage while it frees it, and CPython before 3.12 collects garbage then."""
+    before = gc.get_threshold()
+    try:
+        with pretend_cuda():
+            x = torch.ones(4, device="cuda")
+            for n in range(5, 100):
+                gc.set_threshold(n)
+                kept = []
+                for _ in range(n):
+                    kept.append([])
+                    _ = (x + 1) * 2
+    finally:
+        gc.set_threshold(*before)

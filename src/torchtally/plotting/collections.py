@@ -19,6 +19,11 @@ def plot_collection(collection: Any, val: Any, ax: Any, together: bool) -> Any:
             f"{name}.plot: val is {type(val).__name__}; expected what compute() gives, or a list of such dicts, one for each step."
         )
     if together:
+        if pictures := [n for n, x in steps[0].items() if _is_picture(x)]:
+            raise ValueError(
+                f"{name}.plot: {pictures} are curves or matrices, which have no place in one picture with numbers. "
+                "Leave together=True out, or give it the other values alone: plot({name: value, …}, together=True)."
+            )
         return plot_values(val, ax, scale=Scale("Metrics", label="value"))
     members = list(zip(collection.keys(keep_base=True), *zip(*collection.items(keep_base=False))))
     given = [None] * len(members) if ax is None else list(ax)
@@ -29,6 +34,11 @@ def plot_collection(collection: Any, val: Any, ax: Any, together: bool) -> Any:
         of_member = [_value_of(v, key, collection, {n: collection._name(f"{base}_{n}") for n in _names(metric)}) for v in steps]
         drawn.append(metric.plot(of_member if isinstance(val, list | tuple) else of_member[0], ax=own))
     return drawn
+
+
+def _is_picture(value: Any) -> bool:
+    """Whether a value is no number, nor some: a curve, which has three parts, or a matrix."""
+    return len(value) == 3 if isinstance(value, tuple) else getattr(value, "ndim", 0) > 1
 
 
 def _names(metric: Any) -> Sequence[str]:

@@ -47,7 +47,7 @@ def nan_on_host(strategy: str | float) -> float | None:
 
 def given(value: Any) -> Any:
     """A number or a tensor, also from a list or an array of numbers."""
-    if isinstance(value, Tensor | int | float):
+    if isinstance(value, (Tensor, int, float)):  # Dynamo of torch 2.6 takes no unions
         return value
     try:
         return torch.tensor(value, dtype=torch.float64)
@@ -171,7 +171,7 @@ def _broadcast(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         value, weight = torch.broadcast_tensors(value, weight)
     except RuntimeError:
         shapes = f"weight has shape {tuple(weight.shape)} but value has {tuple(value.shape)}"
-        raise ValueError(f"{shapes}; expected shapes that broadcast.") from None
+        raise ValueError(f"{shapes}; expected shapes that broadcast. In a collection .bind(value='loss') names the entry to take.") from None
     return value, weight
 
 

@@ -211,7 +211,7 @@ class Labels(Input):
     def _take_on_device(self, strict: bool, preds: Tensor, target: Tensor, scored: bool) -> tuple[Hashable, Piece]:
         best = None
         if scored:
-            best, p = preds.max(1) if preds.shape[0] and preds.numel() else (preds.new_empty(target.shape), target.new_empty(target.shape))
+            best, p = preds.max(1) if preds.numel() > 0 else (preds.new_empty(target.shape), target.new_empty(target.shape))
             if self.top_k > 1:
                 flat = preds.movedim(1, -1).reshape(-1, preds.shape[1])
                 y = target.reshape(-1).long().clamp(0, preds.shape[1] - 1)

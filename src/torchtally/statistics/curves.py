@@ -51,7 +51,7 @@ class Curve:
 
 def ranked(scores: Tensor, mark: Tensor) -> Curve:
     """The exact curve of each column of `(N, K)` scores: one sort; ties are one point."""
-    if not scores.numel():
+    if scores.numel() == 0:
         nothing = torch.zeros(scores.shape[1], 0, dtype=torch.float64, device=scores.device)
         return Curve(nothing, nothing, nothing)
     if host_visible(scores, mark):

@@ -74,8 +74,8 @@ class Decisions(Input):
         """As `(N, M, L)`: samples, positions in a sample, labels."""
         n = x.shape[0] if x.ndim else 1
         if self.labels is None:
-            return x.reshape(n, -1, 1) if x.numel() else x.reshape(n, 0, 1)
-        return x.reshape(n, self.labels, -1).transpose(1, 2) if x.numel() else x.reshape(n, 0, self.labels)
+            return x.reshape(n, -1, 1) if x.numel() > 0 else x.reshape(n, 0, 1)
+        return x.reshape(n, self.labels, -1).transpose(1, 2) if x.numel() > 0 else x.reshape(n, 0, self.labels)
 
     # ---- the CPU form
     def _take_on_host(self, strict: bool, preds: Tensor, target: Tensor) -> Piece | None:
@@ -163,7 +163,7 @@ class Decisions(Input):
         if self.logits is not None:
             return preds.gt(logits if self.logits else probabilities), preds.isnan() if self.logits else improbable(preds), None
         wrong = preds.isnan()
-        if not preds.numel():
+        if preds.numel() == 0:
             return wrong, wrong, None
         found = outside(preds)
         return preds.gt(torch.where(found, logits, probabilities).to(preds.dtype)), wrong, found

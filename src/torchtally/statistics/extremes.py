@@ -40,7 +40,7 @@ class Extremal(NanRule):
         return None, (value,)
 
     def _of_array(self, value: Tensor) -> float:
-        if not value.numel():
+        if value.numel() == 0:
             return self.worst
         v = (value.float() if value.dtype in (torch.bfloat16, torch.float16) else value).numpy()
         best = float(v.max() if self.largest else v.min())  # NaN where there is one
@@ -60,7 +60,7 @@ class Extremal(NanRule):
             bad = value.isnan()
             value = value.masked_fill(bad, self.nan if isinstance(self.nan, float) else self.worst)
             self.found(slots, bad[None], first)
-        if not value.numel():
+        if value.numel() == 0:
             return (value.new_full((), self.worst, dtype=torch.float64),)
         return ((value.amax() if self.largest else value.amin()).double(),)
 

@@ -217,7 +217,7 @@ class PairMoments(Statistic):
                 rows[:] = slots.moments.numpy()[:, 0].tolist()
                 slots.moments.zero_()
             rows[:] = self.column(rows, block)
-        elif len(normal[0]):
+        elif len(normal[0]) > 0:
             # On a copy, so that autograd may keep what it needs.
             slots.moments.copy_(self.added(slots.moments.clone(), *normal))
 
@@ -351,7 +351,7 @@ class TargetRange(Statistic):
         block = normal[0] if len(normal) == 1 else None
         target = torch.from_numpy(block.target) if block else normal[1]
         pairs = 1 if block and block.across else 0  # the dimension along which they lie
-        if target.shape[pairs]:
+        if target.shape[pairs] > 0:
             least, most = self._ends(target, *([torch.from_numpy(block.weight)] if block and block.weighted else normal[2:]))
             slots.least.copy_(torch.minimum(slots.least.clone(), least.amin(pairs)))
             slots.most.copy_(torch.maximum(slots.most.clone(), most.amax(pairs)))

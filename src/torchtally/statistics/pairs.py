@@ -40,10 +40,8 @@ def check_pair(preds: Any, target: Any, names: tuple[str, str] = ("preds", "targ
             raise ValueError(f"{name} has dtype {x.dtype}; expected real numbers. Pass its real part or its magnitude.")
         check_plain(name, x)
     if preds.shape != target.shape:
-        raise ValueError(
-            f"{names[1]} has shape {tuple(target.shape)} but {names[0]} has {tuple(preds.shape)}; expected equal shapes. "
-            "Squeeze or flatten one of them."
-        )
+        said = f"{names[1]} has shape {tuple(target.shape)} but {names[0]} has {tuple(preds.shape)}; expected equal shapes."
+        raise ValueError(f"{said} Squeeze or flatten one of them." if preds.numel() == target.numel() else said)
 
 
 def array_of(x: Tensor) -> np.ndarray:

@@ -193,7 +193,7 @@ class Scores(Input):
         scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
         scores = torch.where(bad | nan, 0.0, scores)  # what is ignored has its say in whether these are logits, as in all metrics
         found = None
-        if self.probabilities and self.normalize and scores.numel():
+        if self.probabilities and self.normalize and scores.numel() > 0:
             found = None if self.logits is not None else outside(scores.flatten(1), 1)
             scores = self._probabilities(scores, found)
         mark = yes.to(torch.int8).masked_fill(out, -1)

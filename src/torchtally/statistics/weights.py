@@ -57,7 +57,7 @@ def floating(slots: dict[str, Slot]) -> dict[str, Slot]:
 
 def like(weight: Any, target: Tensor, rows: tuple[int, ...] | None = None) -> Tensor:
     """Weights in the shape of the target, or of what it has a row for each of; 1 where none are given."""
-    shape = target.shape if rows is None else torch.Size(rows)
+    shape = target.shape if rows is None else rows
     if weight is None:
         return target.new_ones(shape, dtype=torch.float64)
     if not isinstance(weight, Tensor) or weight.is_complex():

@@ -43,7 +43,7 @@ class DecisionRows(Decisions):
     def settle(self, slots: Slots, pieces: list[Piece], first: Any) -> Piece:
         ((piece, n),) = pieces
         (counts,) = super().settle(slots, [piece], first)
-        return (counts.reshape(n, -1 if n else 0, *counts.shape[1:]),)
+        return (counts.reshape(n, -1 if n > 0 else 0, *counts.shape[1:]),)
 
 
 @dataclass(frozen=True)

@@ -188,9 +188,10 @@ class BootStrapper(WrapperMetric):
 
     def _add(self, args: tuple[Any, ...], kwargs: dict[str, Any], update: Any) -> None:
         values = [*args, *kwargs.values()]
-        rows = next((len(x) for x in values if isinstance(x, list | tuple) or (isinstance(x, Tensor) and x.ndim)), None)
-        if rows is None:
+        lengths = [len(x) for x in values if isinstance(x, (list, tuple)) or (isinstance(x, Tensor) and x.ndim)]  # Dynamo of torch 2.6 takes no unions
+        if not lengths:
             raise ValueError("BootStrapper: no entry of the batch has rows; expected a tensor or list with one row a sample.")
+        rows = lengths[0]
         if self._together_at_once:
             m, positional, given = given_to(self.replicates, args, kwargs)
             if rows_in([*positional, *given.values()]) != rows:

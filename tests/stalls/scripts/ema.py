@@ -20,5 +20,5 @@ for step in range(5):
     norms = [p.grad.norm() for p in model.parameters()]
     total = torch.stack(norms).norm().cpu()  # expect: device_to_host=steps
     optimizer.step()
-    ema.update_parameters(model)  # expect: read=2*steps
+    ema.update_parameters(model)  # expect: read=(1 + questions(6))*steps
     print(step, float(total))

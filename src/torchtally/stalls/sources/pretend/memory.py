@@ -6,6 +6,8 @@ object alive as long as the memory, so that views, `.data`, saved activations an
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from typing import Any
 
 import torch
@@ -17,6 +19,17 @@ NoFunctions: Any = torch._C.DisableTorchFunction
 storage_of: Any = torch._C.TensorBase.untyped_storage
 _function_depth: Any = torch._C._len_torch_function_stack
 _real_device: Any = torch._C.TensorBase.device.__get__  # type: ignore[attr-defined]
+
+
+FREED_TWICE = torch.__version__ < "2.10" and sys.version_info < (3, 12)
+"""Whether PyTorch asks for the class of a storage that is being freed, and CPython may collect garbage meanwhile and free it again."""
+
+
+def hidden(storage: Any) -> Any:
+    """A storage that the garbage collector does not see, where it would free it twice."""
+    if FREED_TWICE:
+        ctypes.pythonapi.PyObject_GC_UnTrack(ctypes.py_object(storage))
+    return storage
 
 
 class PinnedStorage(UntypedStorage):
@@ -40,7 +53,7 @@ class DeviceStorage(UntypedStorage):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         kwargs.pop("device", None)
-        return UntypedStorage.__new__(cls, *args, **kwargs)
+        return hidden(UntypedStorage.__new__(cls, *args, **kwargs))
 
     def get_device(self) -> int:
         return self.index
@@ -139,7 +152,7 @@ def place(tensor: Tensor, index: int) -> None:
             place(part, index)
         return
     if type(storage) is not cls and not tensor.is_meta:
-        storage.__class__ = cls
+        hidden(storage).__class__ = cls
         PLACED[0] += 1
 
 
@@ -150,7 +163,7 @@ PLACED = [0]
 def pin(tensor: Tensor) -> Tensor:
     """Declare a host tensor's memory to be pinned."""
     with NoFunctions():
-        storage_of(tensor).__class__ = PinnedStorage
+        hidden(storage_of(tensor)).__class__ = PinnedStorage
     return tensor
 
 

@@ -124,7 +124,7 @@ class DeviceMode(TorchDispatchMode):
             if device == HOST:
                 return function(*args, **kwargs)
         waits = 0
-        if operator.told and not STATE.muted and not (operator.packet == "_local_scalar_dense" and only_checked_by_cpu()):
+        if operator.told and not STATE.muted and not (operator.packet in ("_local_scalar_dense", "equal") and only_checked_by_cpu()):
             waits = tell(operator.name, args, kwargs, operator.overload)
         result = perform(function, operator, args, kwargs, device)
         if operator.packet != "copy_" or index_of(args[0]) != HOST:
