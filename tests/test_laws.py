@@ -264,6 +264,14 @@ def test_metrics_are_freed_without_the_garbage_collector_and_hold_no_graph(case)
 
 
 @every
+def test_totals_start_anew_where_a_model_made_on_meta_is_put(case):
+    data = batches(case)
+    metric = fed(case, data).to("meta").to_empty(device="cpu")
+    assert metric.update_count == 0
+    assert_equal(fed(case, data, metric).compute(), fed(case, data).compute(), case.tolerance)
+
+
+@every
 def test_state_does_not_grow(case):
     if case.grows:
         pytest.skip("grows with the data by definition")

@@ -291,6 +291,11 @@ def test_functions_take_one_query_or_a_query_a_row(function):
         torch.testing.assert_close(function(tensor(scores), tensor(y), k).double(), tensor(np.mean(want)), rtol=1e-6, atol=1e-6)
 
 
+def test_functions_say_what_they_were_given():
+    with pytest.raises(TypeError, match="preds is a list"):
+        f.retrieval_precision([0.5], [1])
+
+
 def test_functions_of_a_query_that_says_nothing_are_zero():
     nothing, all_ = (tensor([0.3, 0.2]), tensor([0, 0])), (tensor([0.3, 0.2]), tensor([1, 1]))
     assert f.retrieval_reciprocal_rank(*nothing) == f.retrieval_auroc(*all_) == f.retrieval_fall_out(*all_) == 0.0

@@ -166,7 +166,7 @@ class Formula(Holder):
     def _over_ranks(self, ledger: Ledger, group: Any) -> Ledger:
         """A ledger's totals over all ranks, not kept."""
         name = type(self).__name__
-        return part_of_all(ledger.settled(), name, described(self), group, self.timeout) or ledger
+        return part_of_all(ledger.settled(), name, f"{described(self)} of one batch", group, self.timeout) or ledger
 
     def compute(self) -> Any:
         """The value over everything seen since the last reset, on all ranks."""
@@ -199,8 +199,13 @@ class Formula(Holder):
         return lambda: now
 
     # ---- across ranks
-    def _reduced(self, gather: Callable[..., Any] | None, group: Any) -> dict[str, Any]:
-        total = gathered_by(gather, self._alone(), group) if gather is not None else self._over_ranks(self._alone(), group)
+    def _reduced(self, gather: Callable[..., Any] | None, group: Any, purpose: str = "compute") -> dict[str, Any]:
+        if gather is not None:
+            total = gathered_by(gather, self._alone(), group)
+        else:
+            read = self._read_alone(group, purpose)
+            whole = None if read is None else read.ledger_of(self)
+            total = self._alone() if whole is None else whole.part(self._mine(whole))
         total.shared = False
         return {"ledger": total}
 

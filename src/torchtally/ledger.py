@@ -372,7 +372,7 @@ class Ledger:
         if self.device != device:
             if self.device.type == "meta":  # there is nothing to move: start empty
                 empty = Ledger(self.keys, device)
-                self.flats, self.clock = empty.flats, empty.clock
+                self.flats, self.samples, self.clock = empty.flats, empty.samples, empty.clock
             else:
                 self.fold()
                 self._replace(lambda x: x.to(device))

@@ -262,7 +262,7 @@ class Metric(Unscripted, States):
         if not should_sync or not available():
             return
         group = process_group if process_group is not None else self.process_group
-        reduced = self._reduced(dist_sync_fn or self.dist_sync_fn, group)
+        reduced = self._reduced(dist_sync_fn or self.dist_sync_fn, group, "sync")
         if reduced is not None:
             self._switch(reduced)
 
@@ -299,12 +299,12 @@ class Metric(Unscripted, States):
         finally:
             self.unsync(should_unsync and self._is_synced)
 
-    def _reduced(self, gather: Callable[..., Any] | None, group: Any) -> dict[str, Any] | None:
+    def _reduced(self, gather: Callable[..., Any] | None, group: Any, purpose: str = "compute") -> dict[str, Any] | None:
         """The states of all ranks, combined; None where this rank is alone or has no states of its own."""
         if not self._defaults:
             return None
         if gather is None:
-            read = self._read_ranks(group)
+            read = self._read_ranks(group) if purpose == "compute" else self._read_alone(group, purpose)
             if read is None:
                 return None
             ranks = read.states_of(self)
@@ -318,7 +318,11 @@ class Metric(Unscripted, States):
         if collection is not None and not self._is_synced:
             read: Read | None = collection._read_with(self, self, reads_of(collection, MEMBERS))
             return read
-        return reads_of(self, "compute").read(self, lambda: [(type(self).__name__, self)], group, self.timeout)
+        return self._read_alone(group, "compute")
+
+    def _read_alone(self, group: Any, purpose: str) -> Read | None:
+        """The totals of all ranks, of this metric only."""
+        return reads_of(self, purpose).read(self, lambda: [(type(self).__name__, self)], group, self.timeout)
 
     # ---- being a module
     @property

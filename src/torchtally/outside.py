@@ -14,7 +14,19 @@ from .statistic import captured
 if TYPE_CHECKING:
     from .ledger import Ledger
 
-_library = torch.library.Library("torchtally", "DEF")
+
+def _own_library() -> torch.library.Library:
+    """A namespace of operators, under another name where torchtally was imported before, as notebooks and servers that load modules anew do."""
+    for n in itertools.count(1):
+        try:
+            return torch.library.Library("torchtally" if n == 1 else f"torchtally_{n}", "DEF")
+        except RuntimeError as error:
+            if "TORCH_LIBRARY" not in str(error):
+                raise
+    raise AssertionError
+
+
+_library = _own_library()
 _tags = [torch.Tag.cudagraph_unsafe] if hasattr(torch.Tag, "cudagraph_unsafe") else []  # a replay would not come here
 # A compiler drops what returns nothing and changes nothing, so it is told that tensors change: that keeps calls, and their order.
 _library.define("keep(Tensor(a!) token, SymInt ledger, SymInt part, str names, Tensor[] samples) -> ()", tags=_tags)
@@ -48,16 +60,18 @@ def _meet(totals: list[Tensor], ledger: int) -> None:
 
 for _name, _run in (("keep", _keep), ("meet", _meet)):
     _library.impl(_name, _run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"torchtally::{_name}", lambda *_: None, lib=_library)
+    torch.library.register_fake(f"{_library.ns}::{_name}", lambda *_: None, lib=_library)
+
+_operators = getattr(torch.ops, _library.ns)
 
 
 def keep(ledger: Ledger, part: int, samples: dict[str, list[Tensor]]) -> None:
     """Let a graph, when it runs, append samples to slots of one part of a ledger."""
     names = " ".join([name for name, pieces in samples.items() for _ in pieces])
     if names:
-        torch.ops.torchtally.keep(ledger.clock.ticks, ledger.number, part, names, [x for pieces in samples.values() for x in pieces])
+        _operators.keep(ledger.clock.ticks, ledger.number, part, names, [x for pieces in samples.values() for x in pieces])
 
 
 def meet(ledger: Ledger) -> None:
     """Let a graph, when it runs, order what it does with a ledger's totals after what other streams were asked to do with them."""
-    torch.ops.torchtally.meet([*ledger.flats.values(), ledger.clock.ticks], ledger.number)
+    _operators.meet([*ledger.flats.values(), ledger.clock.ticks], ledger.number)

@@ -63,6 +63,8 @@ class States(nn.Module):
             raise ValueError(
                 f"{type(self).__name__}: dist_reduce_fx of state {name!r} is {dist_reduce_fx!r}; expected one of {KNOWN}, a function or None."
             )
+        if isinstance(default, Tensor) and default.is_meta:  # in torch 2.6 the default device is not that of a context
+            self.__dict__["_device"] = default.device
         self._defaults[name] = self._kept_value(default.detach().clone(), self._device) if isinstance(default, Tensor) else []
         self._reductions[name] = dist_reduce_fx
         self._persistent[name] = persistent

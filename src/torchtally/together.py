@@ -335,7 +335,7 @@ def copy_over_ranks(metrics: Any, read: Read | None) -> Any:
 
 
 def part_of_all(ledger: Ledger, title: str, line: str, group: Any, timeout: float | None) -> Ledger | None:
-    """A ledger's totals over all ranks, for one metric alone and not kept."""
+    """A ledger's totals over all ranks, for one metric alone and not kept. `line` is of no other read, since ranks have no arrangement to differ in."""
     channel = channel_of(group)
     if channel is None:
         return None

@@ -147,6 +147,28 @@ def test_moving_twice_is_moving_once(before, after):
     assert migrate_source(after).after == after
 
 
+def test_a_wrapper_around_a_collection_with_what_is_not_offered_is_moved_and_works():
+    before = "from torchmetrics import MetricCollection, MetricTracker\nfrom torchmetrics.text import BLEUScore\n"
+    use = "tracker = MetricTracker(MetricCollection([BLEUScore()]))\ntracker.increment()\n"
+    after = migrate_source(before + use).after
+    assert after == before.replace("from torchmetrics import M", "from torchtally import M") + use
+    pytest.importorskip("torchmetrics")
+    exec(after, {})
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from torchmetrics import MinMaxMetric\nfrom torchmetrics.text import BLEUScore\nx = MinMaxMetric(base_metric=BLEUScore())\n",
+        "import torchmetrics as tm\n\nx = tm.MetricTracker(tm.text.BLEUScore())\n",
+    ],
+)
+def test_a_wrapper_around_what_is_not_offered_stays(source):
+    found = migrate_source(source)
+    assert found.after == source
+    assert any(r.line == 3 and "it is around BLEUScore, which torchtally has not" in r.reason for r in found.kept)
+
+
 LEFT = {
     "a metric that is not offered": ("from torchmetrics import BLEUScore\n", 1, "torchtally has no BLEUScore"),
     "a family that is not offered": ("from torchmetrics.nothing import Some\n", 1, "torchtally has no Some"),

@@ -50,9 +50,9 @@ class Judged(Input):
 
     def take(self, strict: bool, *batch: Any) -> tuple[Hashable, Piece]:
         preds, target, indexes = batch
+        check_pair(preds, target)
         if indexes is None:
             raise ValueError("indexes is None; expected the number of the query of each document, shaped as preds.")
-        check_pair(preds, target)
         check_pair(preds, indexes, ("preds", "indexes"))
         integers("indexes", indexes)
         if not preds.is_floating_point():

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from ..collection import MetricCollection
+from ..fetching import leaves_named, read_all
 from ..interval_reading import paired
 from ..pending import Pending, Unfinished
 from ..saving import asked_alone, opened, saving_all
-from ..together import copy_over_ranks
+from ..together import Together, copy_over_ranks, reads_of
 from .abstract import WrapperMetric, checked_metric
 from .multioutput import stacked
 
@@ -22,8 +23,9 @@ from .multioutput import stacked
 class Steps(WrapperMetric):
     """The metrics of all steps as one: read over ranks, copied to the host and checked in one go."""
 
-    def __init__(self, steps: Sequence[Any]) -> None:
+    def __init__(self, steps: Sequence[Any], reads: dict[str, Together]) -> None:
         super().__init__()
+        self.__dict__["_reads"] = reads  # so that one that timed out goes on
         self.steps = nn.ModuleList(steps)
 
     def _parts(self) -> list[Any]:
@@ -54,12 +56,14 @@ class MetricTracker(nn.ModuleList):
     """
 
     maximize: Any
+    _read: tuple[list[int], dict[str, Together]]  # which metrics were read last, and their reads
 
     def __init__(self, metric: Any, maximize: bool | list[bool] | None = None) -> None:
         try:
             checked_metric("MetricTracker", "metric", metric)
         except ValueError as error:
             raise TypeError(str(error)) from None
+        self.__dict__["_read"] = [], {}
         super().__init__([metric])  # before the steps, the empty metric they are copies of, as people know it
         self.maximize = _said(metric) if maximize is None else _checked(metric, maximize)
 
@@ -115,21 +119,28 @@ class MetricTracker(nn.ModuleList):
             m.reset()  # type: ignore[operator]  # a metric
 
     # ---- all steps
+    def _as_one(self, steps: list[Any]) -> Steps:
+        """Steps as one metric. Where the same were read before, a read that timed out goes on."""
+        which = [id(m) for m in steps]
+        if which != self._read[0]:
+            self.__dict__["_read"] = which, {}
+        return Steps(steps, self._read[1])
+
     def compute_all(self) -> Any:
         """The values of all steps, stacked: a tensor whose first dimension is the step, or a dict of them; a list where shapes differ."""
         self._step("compute_all")
-        return Steps(list(self)[1:]).compute()
+        return self._as_one(list(self)[1:]).compute()
 
     def interval_all(self, level: float = 0.95, method: str = "wilson") -> Any:
         """Those of all steps, in one read: `(low, high)`, each as `compute_all` gives values; of a collection, a dict of such pairs."""
         self._step("interval_all")
-        low, high = Steps(list(self)[1:]).interval(level, method)
+        low, high = self._as_one(list(self)[1:]).interval(level, method)
         return paired(low, high) if isinstance(self._base, MetricCollection) else (low, high)
 
     def fetch_all(self) -> Pending:
         """The values of all steps on their way to the host, in one copy."""
         self._step("fetch_all")
-        return Steps(list(self)[1:]).fetch()
+        return self._as_one(list(self)[1:]).fetch()
 
     def best_metric(self, return_step: bool = False) -> Any:
         """The best value of all steps, and with `return_step` the step (from 0) it was first reached in; dicts of them for a collection.
@@ -164,8 +175,8 @@ class MetricTracker(nn.ModuleList):
 
     def over_ranks(self) -> Any:
         """A copy with the totals of all ranks, which must all call. It is local from then on."""
-        steps = Steps(list(self))
-        return copy_over_ranks(self, steps._read())
+        steps = self._as_one(list(self))
+        return copy_over_ranks(self, read_all(steps, reads_of(steps, "copy"), leaves_named(steps)))
 
     def merge_state(self, other: Any) -> None:
         """Add what another tracker of the same metric has seen, step by step: the tracker, its `state_dict`, or a file of `torchtally.save`."""

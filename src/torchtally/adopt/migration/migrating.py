@@ -53,6 +53,7 @@ class _Moving:
         self.moved: list[str] = []
         self.targets: dict[ast.ImportFrom, dict[ast.alias, tuple[str, str]]] = {}
         self.needs_root: dict[ast.stmt, None] = {}
+        self.staying: dict[ast.AST, str] = {}  # uses of what torchtally has not, with its name
 
     def run(self) -> None:
         taken = [t for t in taken_from(self.text.tree, self.peer.root[0]) if self._concerns(t)]
@@ -62,6 +63,11 @@ class _Moving:
         if held is not None:
             self.remarks.append(Remark(held[0], self.peer.root[0], held[1]))
             return
+        for t in taken:
+            for u in t.uses:
+                module, name = (u.module, u.name) if t.module else (t.path[:-1], t.alias.name)
+                if self.peer.offer(module, name) is None:
+                    self.staying[u.node] = name
         for t in taken:
             if not t.module:
                 self._name(t)
@@ -102,10 +108,22 @@ class _Moving:
         if offer is None:
             self._keep(line, name, self.peer.why_not(module, name))
             return None
-        refusals = [(u, reason) for u in uses if (reason := self.peer.refused(name, offer, u.call))]
+        refusals = [(u, reason) for u in uses if (reason := self.peer.refused(name, offer, u.call) or self._around(offer, u.call))]
         for u, reason in refusals:
             self._keep(u.node.lineno, name, reason)
         return None if refusals else offer
+
+    def _around(self, offer: Offer, call: ast.Call | None) -> str | None:
+        """Why a wrapper must stay where it is: a metric in it stays. Collections take both kinds, and are not looked into."""
+        if call is None or not offer.wraps:
+            return None
+        inside: list[ast.AST] = [*call.args, *call.keywords]
+        for node in inside:
+            if node in self.staying:
+                return f"it is around {self.staying[node]}, which torchtally has not; torchtally's takes metrics of torchtally"
+            is_collection = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("MetricCollection")
+            inside += () if is_collection else ast.iter_child_nodes(node)
+        return None
 
     def _count(self, module: Path, name: str, offer: Offer, uses: list[Use], line: int) -> None:
         """Note that a name was moved, rewrite what its calls need, and tell where its value differs."""

@@ -23,6 +23,11 @@ class Offer:
     def thing(self) -> Any:
         return getattr(importlib.import_module(self.module), self.name)
 
+    @property
+    def wraps(self) -> bool:
+        """Whether it is a metric around another."""
+        return inspect.isclass(self.thing) and self.thing.__module__.startswith("torchtally.wrappers.")
+
 
 def module_for(path: tuple[str, ...]) -> tuple[str, int]:
     """The module of torchtally for one of torchmetrics, and how many parts of the path name it; the rest are its private modules."""
