@@ -246,6 +246,7 @@ def test_samples_of_a_compiled_step_join_their_lists_outside_of_its_graph(backen
     assert counter.frame_count <= 2
 
 
+@pytest.mark.skipif(torch.__version__ < (2, 11), reason="Dynamo of PyTorch 2.6 says in words of its own that it cannot compile this; docs/versions.md")
 def test_a_member_updated_alone_does_not_share_in_compiled_updates_until_the_collection_is_reset():
     torch._dynamo.reset()
     tally = tt.MetricCollection({"area": c.BinaryAUROC(), "precision": c.BinaryAveragePrecision()})
