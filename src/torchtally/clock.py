@@ -40,6 +40,19 @@ class Clock:
             self.traced = True
             self.ticks.add_(1)
 
+    def add(self, other: Clock, updates: int | None) -> None:
+        """So many more updates; those of another clock if None."""
+        if updates is None:
+            self.count += other.count
+            if other.traced:
+                self.traced = True
+                self.ticks.add_(other.ticks)
+        elif recorded(self.ticks):
+            self.traced = True
+            self.ticks.add_(updates)
+        else:
+            self.count += updates
+
     def load(self, updates: int) -> None:
         self.reset()
         self.count = updates

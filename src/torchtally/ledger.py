@@ -18,7 +18,7 @@ from .buffers import IN_NUMPY, Group, buffer, combine, lay_out, ordinary, stride
 from .clock import STILL, Clock
 from .faults import Fault
 from .guard import follow, stream_of
-from .outside import CAPTURED, enrol, keep, meet
+from .outside import CAPTURED, UNTRACED, enrol, keep, meet
 from .saving import check_whole
 from .statistic import Input, Number, Piece, Slots, Statistic, neutral
 from .statistics.averages import ScalarRows
@@ -101,8 +101,12 @@ class Ledger:
         self._receivers: list[list[tuple[Statistic, Slots]]] = []
         self._scratch: Ledger | None = None
         self.reduced: Any = None
-        outside = self.sampled or not self.on_cpu  # what compiled updates do there, see outside.py
-        self.number = enrol(self) if outside and not torch.compiler.is_compiling() else 0
+        self.number = 0  # of one whose compiled updates do something outside of their graphs, see outside.py
+        if torch.compiler.is_compiling():
+            if self.sampled:
+                raise RuntimeError(UNTRACED)
+        elif self.sampled or not self.on_cpu:
+            self.number = enrol(self)
 
     def __getstate__(self) -> dict[str, Any]:
         self.fold()
@@ -120,10 +124,12 @@ class Ledger:
         self.stream = stream_of(self.device)
         self._drop()
 
-    def views(self) -> list[Slots]:
-        """The slots of every part: the statistics in order of `keys`, then the inputs."""
+    def views(self, without_samples: bool = False) -> list[Slots]:
+        """The slots of every part: the statistics in order of `keys`, then the inputs. `without_samples` begins new lists of them, in a trace."""
         if not torch.compiler.is_compiling() and self._views is not None:  # in this order: a trace must not depend on the cache
             return self._views
+        if self.sampled and not without_samples and torch.compiler.is_compiling():
+            raise RuntimeError(UNTRACED)  # what graphs appended before is not in the lists yet
         views = [Slots(self.lanes[i] if i < len(self.lanes) else None, self.clock) for i in range(len(self.parts))]
         if self.on_cpu and not torch.compiler.is_compiling() and not torch.is_inference_mode_enabled():
             for (i, name), (group, start, shape) in self.place.items():  # as below, in a third of the time
@@ -132,8 +138,8 @@ class Ledger:
             with torch.inference_mode(False):
                 for (i, name), (group, start, shape) in self.place.items():
                     setattr(views[i], name, self.flats[group].narrow(0, start, prod(shape)).view(shape))
-        for i, name in self.sampled:  # those of a trace begin empty: lists that grow would compile it again each time
-            setattr(views[i], name, [] if torch.compiler.is_compiling() else self.samples[i, name])
+        for i, name in self.sampled:
+            setattr(views[i], name, [] if without_samples else self.samples[i, name])
         if not torch.compiler.is_compiling():
             self._views = views
             self._receivers = [[(self.keys[i][0], views[i]) for i in feeds] for feeds in self.feeds]
@@ -261,7 +267,8 @@ class Ledger:
         if isinstance(first, int):
             self.settle_into(self.views() if self._views is None else self._views, j, pieces, first)
             return
-        views = self.views()  # a trace, whose numbers are tensors, must not depend on the cache
+        # A trace, whose numbers are tensors, must not depend on the cache, nor on lists that grow: it would be compiled again each time.
+        views = self.views(torch.compiler.is_compiling())
         kept = [(i, [name for part, name in self.sampled if part == i]) for i in self.feeds[j]]
         if not torch.compiler.is_compiling() and any([names for _, names in kept]):
             raise RuntimeError(CAPTURED)
@@ -388,6 +395,8 @@ class Ledger:
 
     def scratch(self) -> Ledger:
         """An empty ledger of the same layout: what one batch adds."""
+        if self.sampled and torch.compiler.is_compiling():
+            raise RuntimeError(UNTRACED)
         if self._scratch is None:
             self._scratch = Ledger(self.keys, self.device)
         self._scratch.strict = self.strict
@@ -415,10 +424,7 @@ class Ledger:
             self.keys[i][0].merge(mine[i], theirs[i])
         for place, pieces in self.samples.items():
             pieces.extend(other.samples[place])
-        if other.clock.traced:
-            self.clock.traced = True
-            self.clock.ticks.add_(other.clock.ticks)
-        self.clock.count += other.clock.count if updates is None else updates
+        self.clock.add(other.clock, updates)
         self.reduced = None
 
     def settled(self) -> Ledger:

@@ -46,7 +46,7 @@ class LooseLedger(Ledger):
         self._slots = [loose(p, like.device, self.clock) for p in self.parts]
         self.lanes = [s.host for s in self._slots[: len(self.keys)]]
 
-    def views(self) -> list[Slots]:
+    def views(self, without_samples: bool = False) -> list[Slots]:
         return self._slots
 
     def flats_in_numpy(self) -> None:

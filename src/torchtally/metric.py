@@ -51,6 +51,10 @@ class Metric(Unscripted, States):
     compute_with_cache: bool
     timeout: float | None
     _forward_cache: Any
+    # Dynamo looks for these in a metric that a compiled function is making, before there are any.
+    _parameters: dict[str, Any] = {}
+    _buffers: dict[str, Any] = {}
+    _modules: dict[str, Any] = {}
     _names_values: bool = False
     """Whether a collection puts this metric's name before the names inside its value, whatever the others are called."""
     declined: ClassVar[dict[str, str]] = {}
@@ -77,7 +81,7 @@ class Metric(Unscripted, States):
     if not TYPE_CHECKING:  # whom constructors tell what they take
 
         def __new__(cls, *args: Any, **options: Any) -> Any:
-            if options:
+            if options and not torch.compiler.is_compiling():  # Dynamo warns of what is remembered there
                 check_names(cls, options)
             return super().__new__(cls)
 

@@ -33,6 +33,7 @@ _library.define("keep(Tensor(a!) token, SymInt ledger, SymInt part, str names, T
 _library.define("meet(Tensor(a!)[] totals, SymInt ledger) -> ()", tags=_tags)
 
 CAPTURED = "Samples are kept in lists, to which the replay of a CUDA graph cannot append. Update such metrics outside of the capture."
+UNTRACED = "Metrics that keep samples can be updated within a compiled graph, but not read. Call forward, compute and the functions outside of it."
 
 _ledgers: weakref.WeakValueDictionary[int, Ledger] = weakref.WeakValueDictionary()
 _numbers = itertools.count(1)

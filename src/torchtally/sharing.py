@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 from .faults import Fault
 from .formula import Formula
+from .lazy import Once
 from .ledger import Ledger
 from .named_slots import SharedSlots
 from .seen import Seen
@@ -34,7 +34,7 @@ class Sharing:
         """The members whose totals are those of the ledger."""
         return [n for n, m in self.members.items() if self._here(m)]
 
-    @cached_property
+    @Once
     def slots(self) -> SharedSlots:
         """The slots of the ledger, by member."""
         return SharedSlots(self.ledger, {n: m for n, m in self.members.items() if m.ledger is self.ledger})

@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from ..classification.options import refuse_impossible
 from ..formula import Formula
 from ..options import OPTIONS, expected
@@ -47,7 +49,7 @@ def one_shot(cls: type[Formula], name: str, order: tuple[str, ...] = (), **defau
             bound["weighted"] = True
         bound = {**defaults, **bound}
         try:
-            metric = made(**bound)
+            metric = cls(**bound) if torch.compiler.is_compiling() else made(**bound)  # Dynamo warns of what is remembered
         except TypeError as error:  # an option that cannot be hashed
             if "unhashable" not in str(error):
                 raise

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf
 from typing import Any, ClassVar
 
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..lazy import Once
 from ..statistic import Slot, Slots, host_visible
 from .curves import Curve, Curves, ScoreSamples
 from .readings import outside
@@ -63,11 +63,11 @@ class RoundedCurves:
         more = torch.cat([found[:, :1].gt(0), found.diff().gt(0)], 1)
         return Curve(tp, fp, self._at.expand(tp.shape), more)
 
-    @cached_property
+    @Once
     def each(self) -> Curve:
         return self._curve(self._tp, self._fp)
 
-    @cached_property
+    @Once
     def joined(self) -> Curve:
         return self._curve(self._tp.sum(0, keepdim=True), self._fp.sum(0, keepdim=True))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property
 from math import nan
 from typing import Any
 
@@ -24,6 +23,7 @@ from ..kernels import (
     in_top_k_on_host,
     row_argmax,
 )
+from ..lazy import Once
 from ..refusal import check_labels, misshapen
 from ..statistic import Input, Number, Piece, Slot, Slots, Statistic, host_visible, may_wait
 
@@ -58,18 +58,18 @@ class Counts:
         if seen is not None:
             self.seen = seen
 
-    seen = cached_property(lambda self: self.actual.sum(-1, keepdims=True))
-    fp = cached_property(lambda self: self.predicted - self.tp)
-    fn = cached_property(lambda self: self.actual - self.tp)
-    tn = cached_property(lambda self: self.seen - self.predicted - self.actual + self.tp)
-    involved = cached_property(lambda self: self.predicted + self.actual)
-    negative = cached_property(lambda self: self.seen - self.actual)
-    unpredicted = cached_property(lambda self: self.seen - self.predicted)
-    union = cached_property(lambda self: self.involved - self.tp)
-    occurs = cached_property(lambda self: at_most(self.involved, 1))  # 1 for a class that was predicted or is there
-    occurring = cached_property(lambda self: at_least(not_zero(self.involved), 1))  # at least 1: where no class occurs, sums are 0
+    seen = Once(lambda self: self.actual.sum(-1, keepdims=True))
+    fp = Once(lambda self: self.predicted - self.tp)
+    fn = Once(lambda self: self.actual - self.tp)
+    tn = Once(lambda self: self.seen - self.predicted - self.actual + self.tp)
+    involved = Once(lambda self: self.predicted + self.actual)
+    negative = Once(lambda self: self.seen - self.actual)
+    unpredicted = Once(lambda self: self.seen - self.predicted)
+    union = Once(lambda self: self.involved - self.tp)
+    occurs = Once(lambda self: at_most(self.involved, 1))  # 1 for a class that was predicted or is there
+    occurring = Once(lambda self: at_least(not_zero(self.involved), 1))  # at least 1: where no class occurs, sums are 0
 
-    beyond_chance = cached_property(lambda self: beyond_chance(self.tp.sum(), self.predicted, self.actual))
+    beyond_chance = Once(lambda self: beyond_chance(self.tp.sum(), self.predicted, self.actual))
 
     def micro(self) -> Counts:
         """Summed over the classes."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf
 from typing import Any, ClassVar
 
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..lazy import Once
 from ..statistic import Slot, Slots, Statistic, host_visible
 from .readings import outside
 from .scores import Scores, log_odds
@@ -33,17 +33,17 @@ class Curve:
         self.positives = tp[:, -1] if tp.shape[1] else none
         self.negatives = fp[:, -1] if tp.shape[1] else none
 
-    @cached_property
+    @Once
     def tpr(self) -> Tensor:
         """True positive rate: recall, sensitivity. NaN without positives."""
         return self.tp / self.positives[:, None]
 
-    @cached_property
+    @Once
     def fpr(self) -> Tensor:
         """False positive rate, NaN without negatives."""
         return self.fp / self.negatives[:, None]
 
-    @cached_property
+    @Once
     def precision(self) -> Tensor:
         """NaN where nothing is predicted."""
         return self.tp / (self.tp + self.fp)
@@ -149,7 +149,7 @@ class Curves:
     def __init__(self, scores: Tensor, mark: Tensor, kind: Scores, logits: bool | Tensor | None = None) -> None:
         self._scores, self._mark, self._kind, self._told = scores, mark, kind, logits
 
-    @cached_property
+    @Once
     def _logits(self) -> bool | Tensor:
         """Whether the scores are logits: all of them, or none."""
         if self._told is not None:
@@ -159,7 +159,7 @@ class Curves:
         found = outside(self._scores)
         return bool(found.numpy()) if host_visible(found) else found
 
-    @cached_property
+    @Once
     def _rankable(self) -> Tensor:
         """Scores to rank by: as they came, but classes share the probability, so their logits are compared by log-odds."""
         if not self._kind.exclusive or self._logits is False or not self._scores.numel():
@@ -167,11 +167,11 @@ class Curves:
         exact = self._scores.double()
         return log_odds(exact) if self._logits is True else torch.where(self._logits, log_odds(exact), exact)
 
-    @cached_property
+    @Once
     def each(self) -> Curve:
         return ranked(self._rankable, self._mark)
 
-    @cached_property
+    @Once
     def joined(self) -> Curve:
         return ranked(self._rankable.reshape(-1, 1), self._mark.reshape(-1, 1))
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..lazy import Once
 from ..statistic import Input, Number, Piece, Slot, Slots, Statistic
 from .pairs import Block, Paired, Pairs, check_pair
 
@@ -28,15 +28,15 @@ class Moments:
     def __init__(self, table: Tensor) -> None:
         self.table = table.squeeze(-1) if table.shape[-1] == 1 else table
 
-    count = cached_property(lambda self: self.table[0])
-    mean_target = cached_property(lambda self: self.table[2] + self.table[4])
-    gap = cached_property(lambda self: (self.table[1] - self.table[2]) + (self.table[3] - self.table[4]))  # of the means
-    preds = cached_property(lambda self: self.table[5])
-    target = cached_property(lambda self: self.table[6])
-    joint = cached_property(lambda self: self.table[7])
-    squared_error = cached_property(lambda self: self.table[8])
-    pairs = cached_property(lambda self: self.table[0])  # how many there are
-    freedom = cached_property(lambda self: self.table[0] - 1)  # what sums of squared deviations are divided by for a variance
+    count = Once(lambda self: self.table[0])
+    mean_target = Once(lambda self: self.table[2] + self.table[4])
+    gap = Once(lambda self: (self.table[1] - self.table[2]) + (self.table[3] - self.table[4]))  # of the means
+    preds = Once(lambda self: self.table[5])
+    target = Once(lambda self: self.table[6])
+    joint = Once(lambda self: self.table[7])
+    squared_error = Once(lambda self: self.table[8])
+    pairs = Once(lambda self: self.table[0])  # how many there are
+    freedom = Once(lambda self: self.table[0] - 1)  # what sums of squared deviations are divided by for a variance
 
 
 def grown(a: Any, n: Any, p: Any, t: Any, pp: Any, tt: Any, pt: Any, ee: Any) -> list[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from ..faults import Fault, FaultError, note
 from ..kernels import runs_on_device, runs_on_host
+from ..lazy import Once
 from ..refusal import integers
 from ..statistic import Input, Piece, Slot, Slots, Statistic, host_visible, may_wait
 from .class_counts import is_label
@@ -212,28 +212,28 @@ class Queries:
         """A value of each query, at each of its documents."""
         return x[self.number]
 
-    @cached_property
+    @Once
     def size(self) -> Tensor:
         """How many documents each query has."""
         return self.sum(self.live.double())
 
-    @cached_property
+    @Once
     def positives(self) -> Tensor:
         """How many of them are relevant."""
         return self.sum(self.relevant)
 
     # ---- ties, of which most have one document
-    @cached_property
+    @Once
     def tied(self) -> Tensor:
         """How many documents of the query have the score of this one, itself among them."""
         return (self._tie_end - self._tie_begin + 1).double()
 
-    @cached_property
+    @Once
     def before(self) -> Tensor:
         """How many documents of the query score higher."""
         return (self._tie_begin - self._begin).double()
 
-    @cached_property
+    @Once
     def first(self) -> Tensor:
         """Whether a document is the one that stands for its tie."""
         return self.rank == self.before + 1
@@ -242,22 +242,22 @@ class Queries:
         """The sum over the documents of each tie, at each of them."""
         return torch.zeros_like(x).scatter_add_(0, self._ties, x)[self._ties]
 
-    @cached_property
+    @Once
     def tied_relevant(self) -> Tensor:
         return self.of_tie(self.relevant)
 
-    @cached_property
+    @Once
     def relevant_share(self) -> Tensor:
         """How likely the document at this place of the query is relevant."""
         return self.tied_relevant / self.tied
 
-    @cached_property
+    @Once
     def relevant_before(self) -> Tensor:
         """How many relevant documents of the query score higher."""
         up_to = self.relevant.cumsum(0)  # whole numbers, so that differences are exact
         return up_to[self._tie_begin] - self.relevant[self._tie_begin] - up_to[self._begin] + self.relevant[self._begin]
 
-    @cached_property
+    @Once
     def tie_rank(self) -> Tensor:
         """The place of each document in its tie, from 1 on, in any order."""
         return self.rank - self.before
@@ -270,7 +270,7 @@ class Queries:
         """How many relevant documents are among the first k of each query."""
         return self.sum(self.relevant * self.share(k))
 
-    @cached_property
+    @Once
     def ideal_gain(self) -> Tensor:
         """Gains in the order of the documents' places, were they ranked by gain."""
         falling = self.gain.sort(descending=True, stable=True).indices

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..kernels import runs_on_device, runs_on_host
+from ..lazy import Once
 from ..statistic import Input, Piece, Slot, Slots, Statistic, host_visible
 from .pairs import Pairs
 
@@ -39,7 +39,7 @@ class Ranked:
         self.columns = [(sortable(p), sortable(t)) for p, t in columns]
         self.unordered = [_some_nan(p) | _some_nan(t) for p, t in columns]
 
-    @cached_property
+    @Once
     def sorted(self) -> list[tuple[Sorted, Sorted]]:
         return [(Sorted(p), Sorted(t)) for p, t in self.columns]
 
@@ -78,23 +78,23 @@ class Sorted:
         """Numbers in sorted order, put back in the order of the data."""
         return torch.empty_like(x).scatter_(0, self.order, x)
 
-    @cached_property
+    @Once
     def deviation(self) -> Tensor:
         """Twice the rank of each number less the mean rank: whole numbers in float64. Equals share the mean of theirs."""
         return self.back((self.begin + self.end).sub_(len(self.begin) - 1).double())
 
-    @cached_property
+    @Once
     def level(self) -> Tensor:
         """Integers in the same order as the numbers, equal where they are."""
         return self.back(self.begin)
 
-    @cached_property
+    @Once
     def ties(self) -> Tensor:
         """Sizes of the runs of equals, at the first place of each run and else 1, in float64."""
         size = self.end - self.begin + 1
         return torch.where(self.begin == torch.arange(len(size), device=size.device), size, 1).double()
 
-    @cached_property
+    @Once
     def distinct(self) -> Tensor:
         """How many different numbers there are."""
         return (self.begin == torch.arange(len(self.begin), device=self.begin.device)).sum()

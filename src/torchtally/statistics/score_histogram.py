@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..kernels import count_on_device, count_on_host
+from ..lazy import Once
 from ..statistic import Slot, Slots, Statistic, host_visible
 from .curves import Curve
 from .scores import Scores, constant
@@ -64,11 +64,11 @@ class BinnedCurves:
     def __init__(self, counts: Tensor) -> None:
         self._no, self._yes = counts.flip(-1).cumsum(-1).unbind()
 
-    @cached_property
+    @Once
     def each(self) -> Curve:
         return Curve(self._yes.double(), self._no.double())
 
-    @cached_property
+    @Once
     def joined(self) -> Curve:
         return Curve(self._yes.sum(0, keepdim=True).double(), self._no.sum(0, keepdim=True).double())
 

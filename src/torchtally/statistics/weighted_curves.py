@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf
 from typing import Any, ClassVar
 
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..kernels import add_on_device
+from ..lazy import Once
 from ..statistic import Piece, Slot, Slots
 from .auto_curves import AutoSamples
 from .curves import Curve, Curves, ScoreSamples
@@ -84,11 +84,11 @@ class WeightedCurves(Curves):
         super().__init__(scores, mark, kind, logits)
         self._weight = weight.expand(mark.shape)
 
-    @cached_property
+    @Once
     def each(self) -> Curve:
         return ranked(self._rankable, self._mark, self._weight)
 
-    @cached_property
+    @Once
     def joined(self) -> Curve:
         return ranked(self._rankable.reshape(-1, 1), self._mark.reshape(-1, 1), self._weight.reshape(-1, 1))
 

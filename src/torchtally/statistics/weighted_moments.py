@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..lazy import Once
 from ..statistic import Piece, Slots, host_visible
 from .moments import ROWS, Columns, Moments, PairMoments, TargetRange, WideMoments, column_on_host, grown
 from .pairs import Block, HostPairs, Pairs
@@ -25,8 +25,8 @@ HEIGHT = ROWS + 2
 class WeightedMoments(Moments):
     """What formulas see of weighted pairs: `count` is the sum of the weights."""
 
-    pairs = cached_property(lambda self: self.table[ROWS])
-    freedom = cached_property(lambda self: self.count - self.table[ROWS + 1] / self.count)  # as numpy.cov has it of `aweights`
+    pairs = Once(lambda self: self.table[ROWS])
+    freedom = Once(lambda self: self.count - self.table[ROWS + 1] / self.count)  # as numpy.cov has it of `aweights`
 
 
 def _added(table: Tensor, preds: Tensor, target: Tensor, weight: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from ..classification.intervals import Proportion
 from ..faults import Fault
 from ..formula import Formula
 from ..intervals import Intervals, NoInterval
+from ..lazy import Once
 from ..ledger import Ledger
 from ..loose_ledger import feed_loose
 from ..metric import Metric
@@ -31,7 +31,7 @@ class Stacked(Statistic):
     copies: int
     ring: bool = False
 
-    @cached_property
+    @Once
     def names(self) -> list[tuple[int, str, str, Slot]]:
         """Part, its slot, the name of the slot here, and the slot."""
         every = [(i, name, slot) for i, part in enumerate(self.parts) for name, slot in part.slots().items()]
