@@ -1,5 +1,6 @@
 """The measurement at a tiny size: its figures hang together, its variants agree, and their values are scikit-learn's."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -129,10 +130,11 @@ def test_step_time_is_the_mean_of_the_seconds_given_and_starts_again(variant):
 
 
 def test_step_time_variants_see_the_time_of_their_own_steps():
+    began = time.perf_counter()
     rows = measure.measure([VARIANTS["cpu"], VARIANTS["torchtally-time"]], TINY)
+    took = time.perf_counter() - began
     for row in rows:
-        assert 0 < row.values["step_s"] < 60
-        assert row.values["step_s"] == pytest.approx(row.step_ms / 1000, rel=5)
+        assert 0 < row.values["step_s"] < took
 
 
 @pytest.mark.skipif(torch.__version__ < (2, 11) and not torch.cuda.is_available(), reason="PyTorch 2.6 asks for a driver first")
