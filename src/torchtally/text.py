@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from .classification.options import checked
 from .formula import Formula, feeds
 from .options import FormulaOptions, Unpack
 from .statistics.tokens import Surprises, Tokens
@@ -34,10 +35,8 @@ class Perplexity(Formula):
     declined = {"weighted": "leave tokens out with ignore_index or valid; a weight of a token has no agreed meaning"}
 
     def __init__(self, ignore_index: int | None = None, **kwargs: Unpack[FormulaOptions]) -> None:
-        if ignore_index is not None and (not isinstance(ignore_index, int) or isinstance(ignore_index, bool)):
-            raise ValueError(f"{type(self).__name__}: ignore_index is {ignore_index!r}; expected an integer or None.")
+        checked(self, ignore_index=ignore_index)
         super().__init__(Surprises(Tokens(ignore_index)), **kwargs)
-        self.ignore_index = ignore_index
 
     @feeds
     def update(self, preds: Tensor, target: Tensor, *, valid: Valid = None) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..classification.options import checked
 from ..formula import Formula, feeds
 from ..options import FormulaOptions, Unpack, choice_of, count_of
 from ..pending import Unfinished
@@ -41,6 +42,7 @@ class RetrievalMetric(Formula):
     is_differentiable = False
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
+    ignore_index: int | None
     declined = {"weighted": "what a weight of a document or of a query should do is not agreed on"}
     graded = False
     lacks = "no relevant document"
@@ -52,14 +54,13 @@ class RetrievalMetric(Formula):
         aggregation: Aggregation = "mean",
         **kwargs: Unpack[FormulaOptions],
     ) -> None:
+        checked(self, ignore_index=ignore_index)
         name = type(self).__name__
         choice_of(name, "empty_target_action", empty_target_action, ("error", "skip", "neg", "pos"))
-        if ignore_index is not None and (not isinstance(ignore_index, int) or isinstance(ignore_index, bool)):
-            raise ValueError(f"{name}: ignore_index is {ignore_index!r}; expected an integer or None.")
         if not callable(aggregation):
             choice_of(name, "aggregation", aggregation, ("mean", "median", "min", "max"))
         super().__init__(QuerySamples(Judged(ignore_index, self.graded)), **kwargs)
-        self.empty_target_action, self.ignore_index, self.aggregation = empty_target_action, ignore_index, aggregation
+        self.empty_target_action, self.aggregation = empty_target_action, aggregation
 
     @feeds
     def update(self, preds: Tensor, target: Tensor, indexes: Tensor, *, valid: Valid = None) -> None:  # type: ignore[override]  # queries, too
@@ -74,13 +75,17 @@ class RetrievalMetric(Formula):
         return queries.positives == 0
 
     def value(self, queries: Queries) -> Tensor | PerQuery:
-        lacking = self.lacking(queries)
-        counted = torch.ones_like(lacking) if queries.exists is None else queries.exists
-        lacking = lacking & counted
+        there, lacking = self._told(queries)
         action = self.empty_target_action
         values = self.score(queries).masked_fill(lacking, {"neg": 0.0, "pos": 1.0}.get(action, nan))
-        found = PerQuery(values, counted & ~lacking if action == "skip" else counted, lacking)
+        found = PerQuery(values, there & ~lacking if action == "skip" else there, lacking)
         return found if callable(self.aggregation) or action == "error" else self._of_all(found)
+
+    def _told(self, queries: Queries) -> tuple[Tensor, Tensor]:
+        """Which rows are queries, and which of these the metric says nothing about."""
+        lacking = self.lacking(queries)
+        there = torch.ones_like(lacking) if queries.exists is None else queries.exists
+        return there, lacking & there
 
     def _of_some(self, found: PerQuery) -> Tensor:
         """The value where it takes a look at which queries there are, or lack something; waits for a device."""

@@ -66,19 +66,15 @@ class RetrievalPrecisionRecallCurve(RetrievalMetric):
         self.max_k, self.adaptive_k = max_k, flag_of(name, "adaptive_k", adaptive_k)
 
     def value(self, queries: Queries) -> Any:
-        lacking = self.lacking(queries)
-        counted = torch.ones_like(lacking) if queries.exists is None else queries.exists
-        lacking, longest = lacking & counted, queries.size.where(counted, 0.0)
+        counted, lacking = self._told(queries)
+        longest = queries.size.where(counted, 0.0)
         length = self.max_k
         if length is None:
             length = len(queries.live) if queries.exists is not None else int(longest.max()) if len(longest) else 0
         if self.empty_target_action == "skip":
             counted = counted & ~lacking
-        curve = (
-            self._means(queries, length, counted, lacking)
-            if self.aggregation == "mean"
-            else self._aggregates(queries, length, counted, lacking)
-        )
+        make = self._means if self.aggregation == "mean" else self._aggregates
+        curve = make(queries, length, counted, lacking)
         if queries.exists is not None and self.max_k is None and len(longest):
             curve.longest = longest.amax()
         if self.empty_target_action == "error":
@@ -149,7 +145,7 @@ class RetrievalPrecisionRecallCurve(RetrievalMetric):
         return AtEveryK(curve.precision[:end], curve.recall[:end])
 
     def _finish(self, value: Any) -> Any:
-        return super()._finish(self.of_curve(self._cut(value)) if isinstance(value, AtEveryK) else value)
+        return super()._finish(self.of_curve(self._cut(value)))
 
     def _of_batch(self, value: Any) -> Any:
         if value.lacking is not None and not host_visible(value.lacking):

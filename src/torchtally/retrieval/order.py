@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ..classification.options import checked
 from ..options import FormulaOptions, Unpack
 from ..statistics.queries import Queries
 from .base import Aggregation, TopKMetric
@@ -84,6 +85,7 @@ class RetrievalAUROC(TopKMetric):
     """
 
     lacks = "no relevant or no irrelevant document"
+    max_fpr: float | None
 
     def __init__(
         self,
@@ -94,10 +96,8 @@ class RetrievalAUROC(TopKMetric):
         aggregation: Aggregation = "mean",
         **kwargs: Unpack[FormulaOptions],
     ) -> None:
-        if max_fpr is not None and not (isinstance(max_fpr, int | float) and not isinstance(max_fpr, bool) and 0 < max_fpr <= 1):
-            raise ValueError(f"{type(self).__name__}: max_fpr is {max_fpr!r}; expected a number above 0 and up to 1, or None.")
+        checked(self, max_fpr=max_fpr)
         super().__init__(empty_target_action, ignore_index, top_k, aggregation, **kwargs)
-        self.max_fpr = max_fpr
 
     def _sides(self, queries: Queries) -> tuple[Tensor, Tensor]:
         """How many relevant and irrelevant documents of each query are looked at."""

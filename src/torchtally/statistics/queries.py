@@ -68,14 +68,14 @@ class Judged(Input):
 
     def _on_host(self, strict: bool, preds: Tensor, target: Tensor, indexes: Tensor) -> Piece:
         scores, mark, bad = self._normal(preds, target)
-        if strict and bool(bad.any()):
+        if strict and bad.numpy().any():
             i = int(bad.nonzero()[0])
             raise FaultError(
                 f"target {target[i].item()} with score {preds[i].item()} at place {i} is impossible; expected {self._expected}. "
                 "Pass ignore_index for padding."
             )
         live = mark.ge(0)
-        if not bool(live.all()):
+        if not live.numpy().all():
             scores, mark, indexes = scores[live], mark[live], indexes[live]
         return (scores.clone() if scores is preds else scores), mark, indexes.to(torch.int64, copy=True)
 
@@ -148,10 +148,10 @@ def _ordered(score: Tensor, mark: Tensor, query: Tensor) -> tuple[Tensor, Tensor
 def _ordered_on_host(score: Tensor, mark: Tensor, query: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The same without what does not count; scores may be any numbers that are equal where they are, and queries too.
 
-    Query, score and mark of a document become one integer where they fit, which sorts ten times as fast.
+    Query, score and mark of a document become one integer where they fit: one sort in place of three.
     """
     live = mark.ge(0)
-    if not bool(live.all()):
+    if not live.numpy().all():
         score, mark, query = score[live], mark[live], query[live]
     if not len(score) or score.dtype is not torch.float32:
         return _ordered(score, mark, query)
