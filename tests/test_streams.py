@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch._dynamo.testing
 from torch import tensor
+from users_metrics import Total
 
 import torchtally as tt
 from torchtally import classification as c
@@ -12,20 +13,6 @@ from torchtally.ledger import Ledger
 from torchtally.outside import enrol
 from torchtally.stalls.sources.pretend import streams
 from torchtally.testing import assert_no_stalls
-
-
-class Total(tt.Metric):
-    """A user's metric."""
-
-    def __init__(self):
-        super().__init__()
-        self.add_state("total", torch.zeros(()), "sum")
-
-    def update(self, x):
-        self.total += x
-
-    def compute(self):
-        return self.total
 
 
 def tally():

@@ -31,6 +31,20 @@ class MeanError(tt.Metric):
         return self.total / self.count
 
 
+class Total(tt.Metric):
+    """A sum state."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_state("total", torch.zeros(()), "sum")
+
+    def update(self, x: Any) -> None:
+        self.total += x
+
+    def compute(self) -> Tensor:
+        return self.total
+
+
 class Everything(tt.Metric):
     """List states."""
 

@@ -7,6 +7,7 @@ import time
 import torch
 from torch import distributed as dist
 from torch import tensor
+from users_metrics import Total
 
 import torchtally as tt
 from ranks.harness import DIED, HANGS, Raised, run_ranks
@@ -216,14 +217,7 @@ def test_one_rank_that_raises_in_compute_disturbs_nobody():
 
 
 def test_an_error_in_compute_leaves_the_metric_usable():
-    class Picky(tt.Metric):
-        def __init__(self):
-            super().__init__()
-            self.add_state("total", torch.zeros(()), "sum")
-
-        def update(self, x):
-            self.total += x
-
+    class Picky(Total):
         def compute(self):
             if self.total < 3:
                 raise ArithmeticError("too little")

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import distributed as dist
 from torch import nn, tensor
+from users_metrics import Total
 
 import torchtally as tt
 from ranks.harness import Raised, run_ranks
@@ -24,20 +25,6 @@ def loaded():
     import torch.utils.checkpoint
 
     torch.optim.SGD([torch.zeros(1)], 0.1)  # imports the compiler
-
-
-class Total(tt.Metric):
-    """A user's metric."""
-
-    def __init__(self, **options):
-        super().__init__(**options)
-        self.add_state("total", torch.zeros(()), "sum")
-
-    def update(self, x):
-        self.total += x
-
-    def compute(self):
-        return self.total
 
 
 class Twice(tt.Metric):

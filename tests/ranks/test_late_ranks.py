@@ -9,6 +9,7 @@ from functools import partial
 import torch
 from torch import distributed as dist
 from torch import tensor
+from users_metrics import Total
 
 import torchtally as tt
 from ranks.harness import DIED, Raised, run_ranks
@@ -147,17 +148,7 @@ def test_a_rank_that_dies_before_the_first_fetch_is_waited_for_as_long_as_by_the
 
 
 def test_a_second_refusal_is_told_of_the_rank_that_refuses_then():
-    class Shy(tt.Metric):
-        def __init__(self):
-            super().__init__()
-            self.add_state("total", torch.zeros(()), "sum")
-
-        def update(self, x):
-            self.total += x
-
-        def compute(self):
-            return self.total
-
+    class Shy(Total):
         def _snapshot(self):
             return {"total": lambda: None} if shy else super()._snapshot()
 

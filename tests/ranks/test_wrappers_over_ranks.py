@@ -4,6 +4,7 @@ import test_sliced as slices
 import torch
 from test_wrappers import CASES, batches, both, fed, numbers
 from torch import distributed as dist
+from users_metrics import Total
 
 import torchtally as tt
 from ranks.harness import Raised, run_ranks
@@ -88,17 +89,6 @@ def test_what_must_stay_local_stays_local():
 
 
 def test_extremes_are_of_the_ranks_and_of_the_data_that_the_values_are_of():
-    class Total(tt.Metric):
-        def __init__(self):
-            super().__init__()
-            self.add_state("total", torch.zeros(()), "sum")
-
-        def update(self, x):
-            self.total += x
-
-        def compute(self):
-            return self.total
-
     def work(rank):
         out = []
         for inside in (tt.SumMetric(), Total()):

@@ -30,7 +30,7 @@ ADVICE = (  # what to do in one's own code, and the variants before and after do
     ("Choose each metric's device on purpose: what the host knows can stay on the CPU.", "gpu-float", "cpu"),
     ("Where every process may keep its own value, switch synchronisation off: sync_on_compute=False.", "cpu-ddp", "cpu-ddp-nosync"),
     ("Turn numbers into tensors before a metric on the GPU is updated with them.", "gpu-float", "gpu-tensor"),
-    ("Or import metrics from torchtally, with which neither weights nor NaN wait.", "naive", "torchtally"),
+    ("Import metrics from torchtally, with which neither weights nor NaN wait.", "naive", "torchtally"),
     ("The same, where a metric on the GPU is given numbers of the host.", "gpu-float", "torchtally-time"),
 )
 
