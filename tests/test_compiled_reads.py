@@ -8,6 +8,9 @@ import torchtally as tt
 from torchtally import classification as c
 from torchtally import functional as f
 
+WHOLE = torch.__version__ >= (2, 11)  # the Dynamo of PyTorch 2.6 breaks graphs of forward, and warns of it; docs/versions.md
+pytestmark = [] if WHOLE else [pytest.mark.filterwarnings("ignore::UserWarning")]
+
 
 @pytest.fixture(autouse=True)
 def afresh():
@@ -52,7 +55,7 @@ def test_forward_gives_the_value_of_the_batch_and_counts_it_once(name, fed_befor
         before = batch(6)
         compiled(*before)
         plain(*before)
-    forward = torch.compile(lambda *x: compiled(*x), fullgraph=name in CASES, backend="eager")
+    forward = torch.compile(lambda *x: compiled(*x), fullgraph=WHOLE and name in CASES, backend="eager")
     for n in (8, 8, 5):
         each = batch(n)
         assert_equal(forward(*each), plain(*each))
@@ -60,6 +63,7 @@ def test_forward_gives_the_value_of_the_batch_and_counts_it_once(name, fed_befor
     assert_equal(compiled.compute(), plain.compute())
 
 
+@pytest.mark.skipif(not WHOLE, reason="PyTorch 2.6 refuses in its own words; docs/versions.md")
 @pytest.mark.parametrize("name", KEEPING)
 def test_a_graph_that_must_hold_forward_of_samples_is_refused(name):
     make, batch = KEEPING[name]
